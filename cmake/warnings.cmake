@@ -1,0 +1,13 @@
+# Flags of our own code, never of a consumer's.
+function(tr_compile_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                         -Wno-missing-field-initializers -Werror)
+  if(TR_NATIVE)
+    target_compile_options(${target} PRIVATE -march=native)
+  endif()
+  if(TR_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TR_SANITIZE} -fno-sanitize-recover=all
+                           -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${TR_SANITIZE})
+  endif()
+endfunction()

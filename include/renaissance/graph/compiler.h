@@ -1,0 +1,85 @@
+/// From a blueprint to everything a run needs, as values: five phases, no device touched.
+///   1. derive the tensors of every layer for every variant   4. the graphs of training and inference
+///   2. the largest slot of each tensor over the variants      5. share captures between variants
+///   3. one memory plan per variant
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "renaissance/graph/arch_plan.h"
+#include "renaissance/graph/computation_graph.h"
+#include "renaissance/graph/graph_atlas.h"
+#include "renaissance/graph/memory_plan.h"
+#include "renaissance/graph/schedule.h"
+
+namespace tr {
+
+struct CompileRequest {
+  BluePrint model;
+  /// Input [N, H, W, C] of one rank, per Variant. A variant that does not occur repeats another's shape.
+  std::array<Shape, NUM_VARIANTS> inputs;
+  int64_t classes = 0;
+  PlanConfig config;               ///< backend is taken from the target
+  Target target;
+  ScheduleSpec schedule;
+  bool decay_norm_and_bias = false;
+  /// false: everything must be runnable, and what no backend offers is refused. true: plan only.
+  bool plan_only = false;
+};
+
+/// One operator call site. Layers come first, in ArchPlan's order; then the loss; then the compiler's own
+/// (sums and copies of gradients).
+struct OpInstance {
+  std::string name;
+  const CatalogEntry* entry = nullptr;
+  Attributes attrs;
+  std::vector<ValueId> inputs;
+  ValueId output = 0;
+  bool reads_network_input = false;
+  std::vector<bool> needs_dx;
+};
+
+/// One trainable tensor of the model.
+struct Parameter {
+  std::string name;                ///< "layer1.0.conv1.weight"
+  ParamSpec spec;
+  ParameterTensors tensors;
+};
+
+/// Running statistics of one BatchNorm layer.
+struct Statistics {
+  std::string layer;               ///< "layer1.0.bn1": state_dict keys <layer>.running_mean and .running_var
+  int64_t channels = 0;
+  BnStats tensors;
+};
+
+struct CompiledModel {
+  std::shared_ptr<const Catalog> catalog;
+  CompileRequest request;
+  ArchPlan arch;
+  std::array<std::vector<Shape>, NUM_VARIANTS> shapes;   ///< storage shape of every value
+  std::vector<OpInstance> ops;
+  std::vector<MemoryPlan> plans;                         ///< by Variant
+  ComputationGraph graph;
+  GraphAtlas atlas;
+  std::vector<Parameter> parameters;
+  std::vector<Statistics> statistics;
+  std::vector<std::string> tensor_names;                 ///< by id, for reports
+  TensorId workspace = NO_TENSOR;                        ///< shared by all nodes; none run together
+
+  const MemoryPlan& plan(Variant variant) const { return plans[static_cast<size_t>(variant)]; }
+  /// The query of call site `op` in a variant.
+  OpQuery query(int op, Variant variant) const;
+  int64_t num_parameters() const;                        ///< trainable elements
+};
+
+/// Throws RecipeError, ShapeError or NotSupportedError naming the layer.
+CompiledModel compile(const CompileRequest& request, std::shared_ptr<const Catalog> catalog);
+
+/// The parts of `program`, in order.
+std::vector<GraphId> program_parts(Program program);
+
+}  // namespace tr

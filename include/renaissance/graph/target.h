@@ -1,0 +1,22 @@
+/// What a plan depends on of a machine, as a value: made from a device or written down without one.
+#pragma once
+
+#include <string>
+
+#include "renaissance/core/types.h"
+
+namespace tr {
+
+struct Target {
+  BackendKind backend = BackendKind::CPU;
+  int ranks = 1;
+  int compute_capability = 0;                   ///< CUDA: 90 for Hopper
+  int64_t workspace_cap_bytes = 32ll << 20;     ///< largest library workspace of one node
+  bool deterministic = true;
+  bool fuse = true;                             ///< let operators absorb what follows them
+};
+
+/// The card that CUDA plans are made for where none is named: compute capability 9.0.
+Target default_target(BackendKind backend);
+
+}  // namespace tr

@@ -1,0 +1,130 @@
+/// Everything a training is, as a plain value: from YAML, from the command line, or built in C++.
+/// docs/recipes.md lists every key. Parsing reports every mistake with its place in the file and, for an
+/// unknown key, the nearest known one; all in one RecipeError.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "renaissance/graph/blueprint.h"
+#include "renaissance/graph/memory_plan.h"
+#include "renaissance/graph/schedule.h"
+#include "renaissance/graph/target.h"
+
+namespace tr {
+
+enum class DataSource : uint8_t { IDX, SYNTHETIC };
+
+enum class InitScheme : uint8_t { PYTORCH, KAIMING, XAVIER };
+
+/// `data:`
+struct DataRecipe {
+  DataSource source = DataSource::IDX;
+  /// IDX: a folder with the four files of the MNIST family, .gz or not …
+  std::filesystem::path path;
+  /// … or each file by itself; those given win over `path`.
+  std::filesystem::path train_images, train_labels, val_images, val_labels;
+  int64_t classes = 0;
+  /// Counts and sizes: checked against the files where they are present, and enough for `plan` where they
+  /// are not. 0: take them from the files.
+  int64_t train_samples = 0, val_samples = 0;
+  int64_t channels = 0, height = 0, width = 0;
+  std::vector<double> mean, std;         ///< of pixels in 0…1, one per channel or one for all; empty: 0 and 1
+  int64_t workers = 1;                   ///< loader threads
+
+  friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
+};
+
+/// `augment:`; training only.
+struct AugmentRecipe {
+  int64_t crop_padding = 0;              ///< zero padding, then a random crop of the original size
+  bool horizontal_flip = false;          ///< with probability 1/2
+
+  friend bool operator==(const AugmentRecipe&, const AugmentRecipe&) = default;
+};
+
+/// `model:` a name of the zoo with options, or layers written out.
+struct ModelRecipe {
+  std::string name;                      ///< "resnet50"; empty when `layers` is given
+  BluePrint layers;
+
+  friend bool operator==(const ModelRecipe&, const ModelRecipe&) = default;
+};
+
+/// `optimizer:`
+struct OptimizerRecipe {
+  OptimizerKind kind = OptimizerKind::SGD;
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  bool decay_norm_and_bias = false;      ///< PyTorch's habit: decay for every parameter
+
+  friend bool operator==(const OptimizerRecipe&, const OptimizerRecipe&) = default;
+};
+
+/// `schedule:`; all in epochs, evaluated every step (step: at epoch ends).
+struct ScheduleRecipe {
+  ScheduleKind kind = ScheduleKind::CONSTANT;
+  double warmup_epochs = 0.0;            ///< linear from warmup_start × lr to lr
+  double warmup_start = 0.0;             ///< fraction
+  double final_fraction = 0.0;           ///< cosine and linear end at this fraction of lr
+  double step_epochs = 30.0;             ///< step: multiply by gamma every so many epochs
+  double gamma = 0.1;
+
+  friend bool operator==(const ScheduleRecipe&, const ScheduleRecipe&) = default;
+};
+
+/// `train:`
+struct TrainRecipe {
+  int64_t epochs = 10;
+  int64_t batch_size = 128;              ///< per rank
+  int64_t val_batch_size = 0;            ///< per rank; 0: as batch_size
+  int64_t resolution = 0;                ///< 0: the data's
+  int64_t val_resolution = 0;            ///< 0: as resolution
+  int64_t low_resolution = 0;            ///< second training resolution; 0: none
+  int64_t low_resolution_epochs = 0;     ///< the first so many epochs train at low_resolution
+  double label_smoothing = 0.0;
+  InitScheme init = InitScheme::PYTORCH;
+  uint64_t seed = 0;
+  int64_t log_interval = 100;            ///< steps between progress reports
+  int64_t max_skipped_steps = 100;       ///< more steps with gradients that are not finite end the training
+
+  friend bool operator==(const TrainRecipe&, const TrainRecipe&) = default;
+};
+
+struct Recipe {
+  std::string name = "unnamed";
+  DataRecipe data;
+  AugmentRecipe augment;
+  ModelRecipe model;
+  OptimizerRecipe optimizer;
+  ScheduleRecipe schedule;
+  TrainRecipe train;
+  Precision precision = Precision::FP32;
+  BackendKind device = BackendKind::CPU;
+  int ranks = 1;
+  int threads = 0;                       ///< compute threads; 0: all cores
+  bool deterministic = true;
+  Layout layout = Layout::LINEAR;        ///< `memory.layout`
+  int64_t workspace_cap_bytes = 32ll << 20;  ///< `memory.workspace_cap`
+  std::filesystem::path run_dir;         ///< empty: runs/<name>
+
+  friend bool operator==(const Recipe&, const Recipe&) = default;
+};
+
+/// Reads a recipe and applies `key=value` overrides (dotted keys, YAML values) before checking it.
+Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+/// The same from text; `source` names it in errors.
+Recipe parse_recipe(const std::string& yaml, const std::string& source,
+                    const std::vector<std::string>& overrides = {});
+/// Cross-field checks that need no data: positive counts, known model, … Called by the two above.
+void check_recipe(const Recipe& recipe);
+/// The resolved recipe as YAML that load_recipe reads back to an equal value.
+std::string recipe_to_yaml(const Recipe& recipe);
+
+}  // namespace tr

@@ -1,0 +1,11 @@
+#include "zoo.h"
+
+namespace tr {
+
+BluePrint make_mlp(int64_t classes) {
+  return seq(flatten(), named("fc1", fc(1024)), named("relu1", relu()), named("fc2", fc(512)),
+             named("relu2", relu()), named("fc3", fc(256)), named("relu3", relu()),
+             named("fc4", fc(classes)));
+}
+
+}  // namespace tr

@@ -1,0 +1,139 @@
+// The CPU backend: a captured step is a list of calls with every pointer and oneDNN handle bound.
+#include <omp.h>
+
+#include <cstring>
+
+#include "backend/cpu/host_arena.h"
+#include "backend/factories.h"
+#include "ops/support/cpu.h"
+#include "range_ops/range_ops_cpu.h"
+
+namespace tr {
+
+namespace {
+
+class CpuStep : public CapturedStep {
+ public:
+  CpuStep(std::vector<Call> calls, int threads) : calls_(std::move(calls)), threads_(threads) {}
+  void launch() override {
+    omp_set_num_threads(threads_);  // of the calling thread: contexts may have different counts
+    for (const Call& call : calls_) call();
+  }
+
+ private:
+  std::vector<Call> calls_;
+  int threads_;
+};
+
+/// The same id, with input buffer B's tensors in place of A's.
+TensorId for_buffer(TensorId id, InputBuffer buffer) {
+  if (buffer == InputBuffer::A) return id;
+  if (id == INPUT_A_DATA) return INPUT_B_DATA;
+  return id == INPUT_A_LABEL ? static_cast<TensorId>(INPUT_B_LABEL) : id;
+}
+
+class CpuBackend : public Context {
+ public:
+  CpuBackend(std::shared_ptr<const CompiledModel> model, const ContextOptions& options)
+      : model_(std::move(model)),
+        threads_(options.threads > 0 ? options.threads : omp_get_num_procs()),
+        arenas_(model_->request.target.ranks, model_->plan(Variant::TRAIN_BASE).total_bytes(), allocator_) {}
+
+  const CompiledModel& model() const override { return *model_; }
+  const ArenaKeeper& arenas() const override { return arenas_; }
+
+  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer) override {
+    return capture_parts(variant, buffer, program_parts(program_of(variant)));
+  }
+
+  std::unique_ptr<CapturedStep> capture_parts(Variant variant, InputBuffer buffer,
+                                              const std::vector<GraphId>& parts) override {
+    omp_set_num_threads(threads_);  // oneDNN sizes its primitives for this many
+    std::vector<Call> calls;
+    // Between two exchanges each rank runs through, so that its data stay in cache.
+    std::vector<const GraphNode*> pending;
+    const auto flush = [&] {
+      for (int rank = 0; rank < arenas_.ranks(); ++rank)
+        for (const GraphNode* node : pending)
+          if (Call call = bind(*node, variant, buffer, rank)) calls.push_back(std::move(call));
+      pending.clear();
+    };
+    for (const GraphId part : parts) {
+      for (const GraphNode& node : model_->graph.part(part)) {
+        if (node.kind == NodeKind::COMPUTE || !is_collective(node.range_op)) {
+          pending.push_back(&node);
+          continue;
+        }
+        flush();
+        std::vector<std::byte*> bases;
+        for (int rank = 0; rank < arenas_.ranks(); ++rank) bases.push_back(arenas_.ptr_at(rank, 0));
+        if (Call call = bind_collective_cpu(node, model_->plan(variant), bases))
+          calls.push_back(std::move(call));
+      }
+    }
+    flush();
+    return std::make_unique<CpuStep>(std::move(calls), threads_);
+  }
+
+  InputSlot input(int rank, InputBuffer buffer) override {
+    const MemoryPlan& plan = model_->plan(Variant::TRAIN_BASE);
+    const auto at = [&](TensorId id) {
+      return arenas_.ptr_at(rank, plan.tensor(for_buffer(id, buffer)).offset);
+    };
+    return {at(INPUT_A_DATA), reinterpret_cast<int32_t*>(at(INPUT_A_LABEL))};
+  }
+
+  void write(int rank, int64_t offset, const void* from, int64_t bytes) override {
+    std::memcpy(checked(rank, offset, bytes), from, static_cast<size_t>(bytes));
+  }
+  void read(int rank, int64_t offset, void* to, int64_t bytes) override {
+    std::memcpy(to, checked(rank, offset, bytes), static_cast<size_t>(bytes));
+  }
+  void synchronize() override {}  // calls have finished when launch() returns
+
+ private:
+  std::byte* checked(int rank, int64_t offset, int64_t bytes) const {
+    std::byte* address = arenas_.ptr_at(rank, offset);
+    TR_CHECK(bytes >= 0 && bytes <= arenas_.bytes() - offset, IndexError,
+             cat("arena: ", bytes, " bytes at ", offset, " pass its end at ", arenas_.bytes()));
+    return address;
+  }
+
+  Call bind(const GraphNode& node, Variant variant, InputBuffer buffer, int rank) {
+    const MemoryPlan& plan = model_->plan(variant);
+    const auto at = [&](TensorId id) { return arenas_.ptr_at(rank, plan.tensor(id).offset); };
+    if (node.kind == NodeKind::RANGE) {
+      RangeBinding binding{node, *model_, plan, arenas_.ptr_at(rank, 0)};
+      binding.from = node.from == NO_TENSOR ? NO_TENSOR : for_buffer(node.from, buffer);
+      return bind_range_cpu(binding);
+    }
+    Binding binding;
+    binding.query = model_->query(node.op, variant);
+    binding.pass = node.pass;
+    for (const NodeOperand& operand : node.operands) {
+      const TensorId id = for_buffer(operand.id, buffer);
+      binding.operands.push_back({operand.port, operand.index, plan.tensor(id), at(id)});
+    }
+    binding.workspace = at(model_->workspace);
+    const auto& kernels =
+        model_->ops[static_cast<size_t>(node.op)].entry->kernels[static_cast<size_t>(BackendKind::CPU)];
+    TR_CHECK(kernels != nullptr, NotSupportedError,
+             cat("'", node.name, "': this build has no cpu kernels for it"));
+    return kernels->prepare(binding, kernel_context_);
+  }
+
+  std::shared_ptr<const CompiledModel> model_;
+  int threads_;
+  HostArenaAllocator allocator_;
+  ArenaKeeper arenas_;
+  CpuContext kernel_context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model,
+                                          const ContextOptions& options) {
+  return std::make_unique<CpuBackend>(std::move(model), options);
+}
+
+}  // namespace tr

@@ -1,0 +1,14 @@
+/// Arenas in host memory: page-aligned, zeroed, in huge pages where the system offers them.
+#pragma once
+
+#include "renaissance/backend/arena_keeper.h"
+
+namespace tr {
+
+class HostArenaAllocator : public ArenaAllocator {
+ public:
+  std::byte* allocate(int rank, int64_t bytes) override;
+  void release(int rank, std::byte* arena, int64_t bytes) noexcept override;
+};
+
+}  // namespace tr

@@ -1,0 +1,134 @@
+#include "data/batch_loader.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "renaissance/core/error.h"
+#include "renaissance/core/philox.h"
+
+namespace tr {
+
+BatchLoader::BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, int64_t workers, size_t most_requests)
+    : dataset_(dataset), shuffle_(shuffle), seed_(seed) {
+  TR_CHECK(dataset.count > 0 && dataset.count <= std::numeric_limits<uint32_t>::max(), ValueError,
+           cat("loader: dataset of ", dataset.count, " samples; 1 to 2^32 - 1 are possible"));
+  TR_CHECK(std::ssize(dataset.images) == dataset.count * dataset.image_bytes() &&
+               std::ssize(dataset.labels) == dataset.count,
+           ValueError,
+           cat("loader: dataset of ", dataset.count, " samples of ", dataset.image_bytes(), " bytes holds ",
+               dataset.images.size(), " bytes and ", dataset.labels.size(), " labels"));
+  TR_CHECK(workers > 0, ValueError, cat("loader: ", workers, " workers; at least 1 is needed"));
+  order_.resize(static_cast<size_t>(dataset.count));
+  requests_.resize(most_requests);
+  table_.resize(static_cast<size_t>(dataset.channels) * 256);
+  start_epoch(0);
+  try {
+    workers_.reserve(static_cast<size_t>(workers));
+    for (int64_t worker = 0; worker < workers; ++worker)
+      workers_.emplace_back([this, worker, workers] { work(worker, workers); });
+  } catch (const std::system_error& error) {
+    const size_t started = workers_.size();
+    stop_workers();
+    throw Error(ErrorKind::ValueError, cat("loader: cannot start ", workers, " workers, ", started, " started: ",
+                                           error.what(), "; use fewer"));
+  }
+}
+
+BatchLoader::~BatchLoader() { stop_workers(); }
+
+void BatchLoader::stop_workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  start_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+}
+
+void BatchLoader::start_epoch(int64_t epoch) {
+  TR_CHECK(epoch >= 0 && epoch <= std::numeric_limits<uint32_t>::max(), ValueError,
+           cat("loader: epoch ", epoch, "; 0 to 2^32 - 1 are possible"));
+  {
+    const std::lock_guard lock(mutex_);
+    TR_CHECK(busy_workers_ == 0, StateError, "loader: start_epoch() during a submission; call wait() first");
+  }
+  epoch_ = epoch;
+  std::iota(order_.begin(), order_.end(), 0u);
+  if (!shuffle_) return;
+  // Fisher-Yates from the identity, so that an epoch's order does not depend on the epochs before it.
+  const Philox random(seed_);
+  Philox::Block bits{};
+  for (size_t step = 0, last = order_.size() - 1; last > 0; ++step, --last) {
+    if (step % bits.size() == 0)
+      bits = random.at(RandomPurpose::SHUFFLE, static_cast<uint32_t>(epoch), step / bits.size());
+    std::swap(order_[last], order_[Philox::below(bits[step % bits.size()], static_cast<uint32_t>(last + 1))]);
+  }
+}
+
+void BatchLoader::submit(std::span<const BatchRequest> requests, const Transform& transform) {
+  TR_CHECK(requests.size() <= requests_.size(), ValueError,
+           cat("loader: ", requests.size(), " requests in one submission; prepared for ", requests_.size()));
+  check_transform(transform, dataset_.channels);
+  for (const BatchRequest& request : requests) {
+    TR_CHECK(request.target.data != nullptr && request.target.labels != nullptr, ValueError,
+             "loader: a request has no target");
+    TR_CHECK(request.count >= 0 && request.count <= request.capacity, ValueError,
+             cat("loader: ", request.count, " samples for a target of ", request.capacity));
+    TR_CHECK(request.first >= 0 && request.first <= dataset_.count - request.count, IndexError,
+             cat("loader: samples ", request.first, " to ", request.first + request.count - 1, " of ", dataset_.count));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    TR_CHECK(busy_workers_ == 0, StateError, "loader: a submission is under way; call wait() first");
+    std::copy(requests.begin(), requests.end(), requests_.begin());
+    num_requests_ = requests.size();
+    transform_ = &transform;
+    fill_lookup_table(transform, dataset_.channels, table_);
+    busy_workers_ = std::ssize(workers_);
+    ++generation_;
+  }
+  start_.notify_all();
+}
+
+void BatchLoader::wait() {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [this] { return busy_workers_ == 0; });
+}
+
+void BatchLoader::work(int64_t worker, int64_t workers) {
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    start_.wait(lock, [&] { return stop_ || generation_ != seen; });
+    if (stop_) return;
+    seen = generation_;
+    lock.unlock();
+    // Each worker takes its own run of every request's slots.
+    for (size_t i = 0; i < num_requests_; ++i) {
+      const BatchRequest& request = requests_[i];
+      const int64_t end = request.capacity * (worker + 1) / workers;
+      for (int64_t slot = request.capacity * worker / workers; slot < end; ++slot) fill_sample(request, slot);
+    }
+    lock.lock();
+    if (--busy_workers_ == 0) done_.notify_all();
+  }
+}
+
+void BatchLoader::fill_sample(const BatchRequest& request, int64_t slot) const {
+  const int64_t elements = transform_->height * transform_->width * dataset_.channels;
+  float* const out = request.target.data + slot * elements;
+  if (slot >= request.count) {
+    std::fill_n(out, elements, 0.0f);
+    request.target.labels[slot] = -1;
+    return;
+  }
+  const auto sample = static_cast<int64_t>(order_[static_cast<size_t>(request.first + slot)]);
+  request.target.labels[slot] = dataset_.labels[static_cast<size_t>(sample)];
+  transform_sample(dataset_, sample, *transform_, draw_placement(*transform_, seed_, epoch_, sample), table_, out);
+}
+
+}  // namespace tr

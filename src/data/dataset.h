@@ -1,0 +1,43 @@
+/// Labelled images in memory, as stored: UINT8, NHWC.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "renaissance/core/error.h"
+
+namespace tr {
+
+struct Dataset {
+  int64_t count = 0, height = 0, width = 0, channels = 0;
+  int64_t classes = 0;
+  std::vector<uint8_t> images;  ///< count × height × width × channels
+  std::vector<int32_t> labels;  ///< count values in 0 … classes−1
+
+  int64_t image_bytes() const { return height * width * channels; }
+};
+
+/// What the header of an IDX image file says; the file is not read further.
+struct IdxHeader {
+  int64_t count = 0, height = 0, width = 0;
+};
+IdxHeader read_idx_image_header(const std::filesystem::path& images);
+
+/// Reads an IDX pair (magic 0x00000803 and 0x00000801, big-endian), gzip-compressed or not (decided by the
+/// first two bytes, not by the name). DataError with file, expected and found for: wrong magic, a length
+/// that disagrees with the header (short or long), counts that disagree, a damaged or truncated gzip stream,
+/// a zero dim, an empty set, a label outside 0…classes−1 (with its index). IoError when a file is missing
+/// or unreadable.
+Dataset read_idx(const std::filesystem::path& images, const std::filesystem::path& labels, int64_t classes);
+
+/// `path/<stem>` or `path/<stem>.gz`, whichever exists; IoError naming both otherwise.
+std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem);
+
+/// Learnable synthetic images: each class has a fixed pattern plus noise, keyed by (seed, sample).
+/// `split` keeps training and validation samples apart while the class patterns stay the same.
+Dataset make_synthetic(uint64_t seed, uint32_t split, int64_t count, int64_t height, int64_t width,
+                       int64_t channels, int64_t classes);
+
+}  // namespace tr

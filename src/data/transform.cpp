@@ -1,0 +1,161 @@
+#include "data/transform.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "renaissance/core/philox.h"
+
+namespace tr {
+namespace {
+
+constexpr int64_t PIXEL_VALUES = 256;
+
+float channel_value(const std::vector<float>& values, int64_t channel, float absent) {
+  if (values.empty()) return absent;
+  return values[values.size() == 1 ? 0 : static_cast<size_t>(channel)];
+}
+
+/// The output columns [begin, end) of a row that lie on the image; the rest is padding. Before the flip.
+struct Columns {
+  int64_t begin = 0, end = 0;
+};
+
+Columns inner_columns(int64_t width, int64_t shift) {
+  return {std::clamp<int64_t>(-shift, 0, width), std::clamp<int64_t>(width - shift, 0, width)};
+}
+
+/// Copies `count` pixels through the table; `step` is the distance between output pixels, negative when
+/// flipped. CHANNELS 0: any number, given by `channels`.
+template <int64_t CHANNELS>
+void copy_pixels(const uint8_t* in, int64_t count, int64_t channels, const float* table, float* out,
+                 int64_t step) {
+  const int64_t c_end = CHANNELS > 0 ? CHANNELS : channels;
+  for (int64_t x = 0; x < count; ++x, in += c_end, out += step)
+    for (int64_t c = 0; c < c_end; ++c) out[c] = table[c * PIXEL_VALUES + in[c]];
+}
+
+/// Two neighbours along one axis and the share of the second.
+struct Neighbours {
+  int64_t first, second;
+  float share;
+};
+
+Neighbours neighbours(int64_t index, int64_t in_size, float scale) {
+  const float source = std::max(0.0f, scale * (static_cast<float>(index) + 0.5f) - 0.5f);
+  const int64_t first = std::min(static_cast<int64_t>(source), in_size - 1);
+  return {first, std::min(first + 1, in_size - 1), source - static_cast<float>(first)};
+}
+
+struct RowWriter {
+  const Dataset& dataset;
+  const uint8_t* image;
+  const Transform& transform;
+  const float* table;
+  int64_t shift;    ///< image column = output column + shift
+  int64_t step;     ///< floats from one output pixel to the next
+  Columns columns;
+
+  void fill(float* out, int64_t count) const {
+    for (int64_t x = 0; x < count; ++x, out += step)
+      for (int64_t c = 0; c < dataset.channels; ++c) out[c] = table[c * PIXEL_VALUES];
+  }
+
+  void copy(int64_t row, float* out) const {
+    const int64_t channels = dataset.channels;
+    const uint8_t* in = image + (row * dataset.width + columns.begin + shift) * channels;
+    const int64_t count = columns.end - columns.begin;
+    if (channels == 1)
+      copy_pixels<1>(in, count, channels, table, out, step);
+    else if (channels == 3)
+      copy_pixels<3>(in, count, channels, table, out, step);
+    else
+      copy_pixels<0>(in, count, channels, table, out, step);
+  }
+
+  void resize(int64_t row, float* out) const {
+    const int64_t channels = dataset.channels;
+    const float scale_y = static_cast<float>(dataset.height) / static_cast<float>(transform.height);
+    const float scale_x = static_cast<float>(dataset.width) / static_cast<float>(transform.width);
+    const Neighbours y = neighbours(row, dataset.height, scale_y);
+    const uint8_t* upper = image + y.first * dataset.width * channels;
+    const uint8_t* lower = image + y.second * dataset.width * channels;
+    for (int64_t column = columns.begin; column < columns.end; ++column, out += step) {
+      const Neighbours x = neighbours(column + shift, dataset.width, scale_x);
+      for (int64_t c = 0; c < channels; ++c) {
+        const float* values = table + c * PIXEL_VALUES;
+        const auto mix = [&](const uint8_t* line) {
+          return (1 - x.share) * values[line[x.first * channels + c]] +
+                 x.share * values[line[x.second * channels + c]];
+        };
+        out[c] = (1 - y.share) * mix(upper) + y.share * mix(lower);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void check_transform(const Transform& transform, int64_t channels) {
+  TR_CHECK(transform.height > 0 && transform.width > 0, ValueError,
+           cat("transform: size ", transform.height, "x", transform.width, "; both must be at least 1"));
+  for (const auto* values : {&transform.mean, &transform.std})
+    TR_CHECK(values->size() <= 1 || values->size() == static_cast<size_t>(channels), ValueError,
+             cat("transform: ", values == &transform.mean ? "mean" : "std", " has ", values->size(),
+                 " values for ", channels, " channels; give one per channel, or one for all"));
+  for (const float mean : transform.mean)
+    TR_CHECK(std::isfinite(mean), ValueError, cat("transform: mean ", mean, " is not finite"));
+  for (const float deviation : transform.std)
+    TR_CHECK(std::isfinite(deviation) && deviation > 0, ValueError,
+             cat("transform: std ", deviation, "; it must be above 0"));
+  TR_CHECK(transform.crop_padding >= 0 && transform.crop_padding < std::numeric_limits<int32_t>::max(), ValueError,
+           cat("transform: crop padding ", transform.crop_padding, "; it must be at least 0 and below 2^31"));
+}
+
+void fill_lookup_table(const Transform& transform, int64_t channels, std::span<float> table) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const float mean = channel_value(transform.mean, c, 0.0f);
+    const float deviation = channel_value(transform.std, c, 1.0f);
+    for (int64_t pixel = 0; pixel < PIXEL_VALUES; ++pixel)
+      table[static_cast<size_t>(c * PIXEL_VALUES + pixel)] = (static_cast<float>(pixel) / 255.0f - mean) / deviation;
+  }
+}
+
+Placement draw_placement(const Transform& transform, uint64_t seed, int64_t epoch, int64_t sample) {
+  const Philox random(seed);
+  const auto stream = static_cast<uint32_t>(epoch);
+  const auto index = static_cast<uint64_t>(sample);
+  Placement placement{transform.crop_padding, transform.crop_padding, false};
+  if (transform.crop_padding > 0) {
+    const auto corners = static_cast<uint32_t>(2 * transform.crop_padding + 1);
+    const Philox::Block bits = random.at(RandomPurpose::CROP, stream, index);
+    placement.top = Philox::below(bits[0], corners);
+    placement.left = Philox::below(bits[1], corners);
+  }
+  if (transform.horizontal_flip) placement.flip = Philox::below(random.at(RandomPurpose::FLIP, stream, index)[0], 2) == 1;
+  return placement;
+}
+
+void transform_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
+                      const Placement& placement, std::span<const float> table, float* out) {
+  const int64_t channels = dataset.channels, width = transform.width;
+  const int64_t shift = placement.left - transform.crop_padding;
+  const int64_t step = placement.flip ? -channels : channels;
+  const RowWriter writer{dataset, dataset.images.data() + sample * dataset.image_bytes(), transform, table.data(),
+                         shift,   step,                                                   inner_columns(width, shift)};
+  const bool same_size = dataset.height == transform.height && dataset.width == width;
+  for (int64_t y = 0; y < transform.height; ++y, out += width * channels) {
+    float* const start = placement.flip ? out + (width - 1) * channels : out;
+    const int64_t row = y + placement.top - transform.crop_padding;
+    if (row < 0 || row >= transform.height) {
+      writer.fill(start, width);
+      continue;
+    }
+    const auto [begin, end] = writer.columns;
+    writer.fill(start, begin);
+    same_size ? writer.copy(row, start + begin * step) : writer.resize(row, start + begin * step);
+    writer.fill(start + end * step, width - end);
+  }
+}
+
+}  // namespace tr

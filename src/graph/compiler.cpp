@@ -1,0 +1,317 @@
+#include "renaissance/graph/compiler.h"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/wiring.h"
+
+namespace tr {
+
+namespace {
+
+constexpr std::array<std::string_view, NUM_BASELINE_IDS> BASELINE_NAMES{"input_a.label",
+                                                                        "input_a.data",
+                                                                        "input_b.label",
+                                                                        "input_b.data",
+                                                                        "label",
+                                                                        "loss",
+                                                                        "top1",
+                                                                        "top5",
+                                                                        "loss_sum",
+                                                                        "top1_sum",
+                                                                        "top5_sum",
+                                                                        "predicted_label",
+                                                                        "learning_rate",
+                                                                        "loss_scale",
+                                                                        "label_smoothing",
+                                                                        "batch_size",
+                                                                        "batch_size_last_train",
+                                                                        "batch_size_last_val",
+                                                                        "momentum",
+                                                                        "weight_decay",
+                                                                        "beta1",
+                                                                        "beta2",
+                                                                        "epsilon",
+                                                                        "bias_correction1",
+                                                                        "bias_correction2",
+                                                                        "trust_coefficient",
+                                                                        "nan_flag",
+                                                                        "step",
+                                                                        "clean_steps",
+                                                                        "skipped_steps",
+                                                                        "dropout_seed",
+                                                                        "dropout_counter"};
+
+/// Ids of what one call site owns.
+struct OpTensors {
+  std::vector<ParameterTensors> params;
+  BnStats stats;
+  std::vector<TensorId> saved;
+};
+
+struct TensorTable {
+  std::vector<OpTensors> ops;    ///< by call site
+  std::vector<TensorId> values;  ///< by value; NO_TENSOR for the input and for views
+  std::vector<TensorId> grads;
+};
+
+/// Workspace of every node and variant, asked once for each distinct question.
+class OfferBook {
+ public:
+  OfferBook(const CompileRequest& request, const Catalog& catalog) : request_(request), catalog_(catalog) {
+    // A plan for a precision that the CPU cannot run yet takes the workspaces of its FP32 kernels.
+    const bool plan_cpu = request.plan_only && request.target.backend == BackendKind::CPU;
+    dtype_ = plan_cpu ? DType::FP32 : compute_dtype(request.config.precision);
+  }
+
+  int64_t workspace_bytes(const OpInstance& op, Pass pass, const std::vector<Shape>& shapes) {
+    std::string key = cat(op.entry->spec->name(), ' ', static_cast<int>(pass), op.reads_network_input);
+    for (const auto& [name, value] : op.attrs.items()) key += cat(' ', str(value));
+    for (const ValueId value : op.inputs) key += shapes[static_cast<size_t>(value)].str();
+    for (const bool needs : op.needs_dx) key += needs ? 'd' : '-';
+    const auto [entry, is_new] = known_.try_emplace(std::move(key));
+    if (is_new) {
+      const Offer offer =
+          catalog_.offer(*op.entry, instance_query(op, shapes, dtype_, request_.target), pass);
+      TR_CHECK(offer.supported(), NotSupportedError,
+               cat(op.entry->spec->name(), " '", op.name, "' ", pass_name(pass), ": ", offer.declined));
+      entry->second = offer.workspace_bytes;
+    }
+    return entry->second;
+  }
+
+ private:
+  const CompileRequest& request_;
+  const Catalog& catalog_;
+  DType dtype_;
+  std::map<std::string, int64_t> known_;
+};
+
+/// Registers every tensor of the model in one variant's plan. The same calls in the same order for each
+/// variant give the same ids.
+class TensorRegistrar {
+ public:
+  TensorRegistrar(const Wiring& wiring, const ArchPlan& arch, const CompileRequest& request)
+      : wiring_(wiring), arch_(arch), request_(request) {}
+
+  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, int64_t workspace_bytes) const {
+    TensorTable table;
+    plan.alloc_baseline_dtensors({shapes[0]});
+    const DType dtype = compute_dtype(request_.config.precision);
+    for (const OpInstance& op : wiring_.ops) {
+      const OpQuery query = instance_query(op, shapes, dtype, request_.target);
+      OpTensors tensors;
+      for (const ParamSpec& param : op.entry->spec->params(query))
+        tensors.params.push_back(plan.alloc_parameter(param.role, param.shape));
+      if (const int64_t channels = op.entry->spec->state_channels(query); channels > 0)
+        tensors.stats = plan.alloc_bn_stats(channels);
+      for (const SavedSpec& saved : op.entry->spec->saved(query))
+        tensors.saved.push_back(plan.alloc_transient(saved.shape, saved.region));
+      table.ops.push_back(std::move(tensors));
+    }
+    for (ValueId value = 0; value < arch_.num_values(); ++value) {
+      const bool has_tensor = value != 0 && arch_.storage[static_cast<size_t>(value)] == value;
+      table.values.push_back(has_tensor ? plan.alloc_feature(shapes[static_cast<size_t>(value)]) : NO_TENSOR);
+    }
+    for (const ValueId value : wiring_.grad_values)
+      table.grads.push_back(plan.alloc_feature_grad(shapes[static_cast<size_t>(value)]));
+    plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(workspace_bytes, 1)));
+    return table;
+  }
+
+ private:
+  const Wiring& wiring_;
+  const ArchPlan& arch_;
+  const CompileRequest& request_;
+};
+
+TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_16bit) {
+  using Kind = TensorRef::Kind;
+  const auto owner = static_cast<size_t>(ref.owner);
+  const auto index = static_cast<size_t>(ref.index);
+  switch (ref.kind) {
+    case Kind::VALUE:
+      return table.values.at(owner);
+    case Kind::GRAD:
+      return table.grads.at(owner);
+    case Kind::BASELINE:
+      return ref.owner;
+    case Kind::SAVED:
+      return table.ops.at(owner).saved.at(index);
+    case Kind::STATE_PREV:
+      return ref.index == 0 ? table.ops.at(owner).stats.prev_mean : table.ops.at(owner).stats.prev_var;
+    case Kind::STATE_NEXT:
+      return ref.index == 0 ? table.ops.at(owner).stats.next_mean : table.ops.at(owner).stats.next_var;
+    case Kind::PARAM:
+    case Kind::PARAM_GRAD: {
+      const ParameterTensors& param = table.ops.at(owner).params.at(index);
+      const bool narrow = weights_in_16bit && param.compute_copy != NO_TENSOR;
+      if (ref.kind == Kind::PARAM) return narrow ? param.compute_copy : param.master;
+      return narrow ? param.grad_16bit : param.grad;
+    }
+  }
+  throw Error(ErrorKind::ValueError, "compiler: unknown operand");
+}
+
+ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, const CompileRequest& request) {
+  ComputationGraph graph;
+  for (const WiredNode& wired : wiring.nodes) {
+    GraphNode node;
+    node.op = wired.op;
+    node.pass = wired.pass;
+    node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ', pass_name(wired.pass));
+    for (const WiredOperand& operand : wired.operands) {
+      const TensorId id = id_of(operand.ref, table, is_amp(request.config.precision));
+      TR_CHECK(id != NO_TENSOR, ValueError,
+               cat("'", node.name, "' uses ", port_name(operand.use.port), '[', operand.use.index,
+                   "], which has no tensor"));
+      node.operands.push_back({operand.use.port, operand.use.index, id, operand.use.read, operand.use.write});
+    }
+    graph.part(wired.part).push_back(std::move(node));
+  }
+  return graph;
+}
+
+/// Parameters and statistics by name, and a name for every tensor id.
+void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable& table) {
+  std::vector<std::string>& names = model.tensor_names;
+  names.assign(static_cast<size_t>(model.plans[0].num_tensors()), "");
+  const auto give = [&](TensorId id, std::string name) {
+    if (id != NO_TENSOR) names[static_cast<size_t>(id)] = std::move(name);
+  };
+  for (size_t i = 0; i < BASELINE_NAMES.size(); ++i) names[i] = BASELINE_NAMES[i];
+  for (size_t i = 0; i < wiring.ops.size(); ++i) {
+    const OpInstance& op = wiring.ops[i];
+    const OpQuery query = model.query(static_cast<int>(i), Variant::TRAIN_BASE);
+    const std::vector<ParamSpec> specs = op.entry->spec->params(query);
+    for (size_t p = 0; p < specs.size(); ++p) {
+      const std::string name = cat(op.name, '.', specs[p].name);
+      const ParameterTensors& t = table.ops[i].params[p];
+      give(t.master, name);
+      give(t.ema, name + ".ema");
+      give(t.ema_16bit, name + ".ema_16bit");
+      give(t.compute_copy, name + ".copy_16bit");
+      give(t.grad, name + ".grad");
+      give(t.grad_16bit, name + ".grad_16bit");
+      give(t.first_moment, name + ".first_moment");
+      give(t.second_moment, name + ".second_moment");
+      give(t.norm, name + ".norm");
+      model.parameters.push_back({name, specs[p], t});
+    }
+    if (const int64_t channels = op.entry->spec->state_channels(query); channels > 0) {
+      const BnStats& stats = table.ops[i].stats;
+      give(stats.prev_mean, op.name + ".running_mean");
+      give(stats.prev_var, op.name + ".running_var");
+      give(stats.next_mean, op.name + ".next_mean");
+      give(stats.next_var, op.name + ".next_var");
+      model.statistics.push_back({op.name, channels, stats});
+    }
+    const std::vector<SavedSpec> saved = op.entry->spec->saved(query);
+    for (size_t s = 0; s < saved.size(); ++s)
+      give(table.ops[i].saved[s], cat(op.name, ".saved.", saved[s].name));
+  }
+  const auto value_name = [&](ValueId value) {
+    return value == 0 ? std::string("input") : model.arch.layers[static_cast<size_t>(value) - 1].name;
+  };
+  for (size_t value = 0; value < table.values.size(); ++value)
+    give(table.values[value], value_name(static_cast<ValueId>(value)) + ".out");
+  for (size_t g = 0; g < table.grads.size(); ++g)
+    give(table.grads[g], cat(value_name(wiring.grad_values[g]), ".out.grad.", g));
+  give(model.workspace, "workspace");
+}
+
+void check_request(const CompileRequest& request) {
+  TR_CHECK(request.target.ranks >= 1, ValueError,
+           cat("target: ", request.target.ranks, " ranks; at least 1"));
+  TR_CHECK(request.classes >= 1, ValueError, cat("model: ", request.classes, " classes; at least 1"));
+  const Shape& base = request.inputs[0];
+  for (size_t v = 0; v < NUM_VARIANTS; ++v)
+    TR_CHECK(request.inputs[v].c() == base.c(), ShapeError,
+             cat("variant ", variant_name(static_cast<Variant>(v)), " has input ", request.inputs[v],
+                 ", train_base ", base, "; all variants have the same channels"));
+  if (request.plan_only) return;
+  TR_CHECK(request.config.optimizer != OptimizerKind::LARS, NotSupportedError,
+           "optimizer lars can be planned, but no backend offers its update; use sgd, momentum, nesterov, "
+           "adam or adamw");
+  TR_CHECK(!request.config.has_ema && !request.config.bn_folded, NotSupportedError,
+           "averaged weights and folded batch norm can be planned, but no backend offers their operations");
+}
+
+}  // namespace
+
+std::vector<GraphId> program_parts(Program program) {
+  if (program == Program::EVAL) return {GraphId::INPUT, GraphId::INFERENCE, GraphId::METRICS};
+  return {GraphId::INPUT,       GraphId::ZERO_GRAD, GraphId::FORWARD,    GraphId::BACKWARD,
+          GraphId::GRAD_CAST,   GraphId::EXCHANGE,  GraphId::WATCH,      GraphId::OPTIMIZER,
+          GraphId::WEIGHT_CAST, GraphId::EMA,       GraphId::STATISTICS, GraphId::METRICS};
+}
+
+OpQuery CompiledModel::query(int op, Variant variant) const {
+  return instance_query(ops.at(static_cast<size_t>(op)), shapes[static_cast<size_t>(variant)],
+                        compute_dtype(request.config.precision), request.target);
+}
+
+int64_t CompiledModel::num_parameters() const {
+  int64_t sum = 0;
+  for (const Parameter& parameter : parameters) sum += parameter.spec.shape.numel();
+  return sum;
+}
+
+CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog> catalog) {
+  CompiledModel model;
+  model.catalog = std::move(catalog);
+  model.request = given;
+  model.request.config.backend = given.target.backend;
+  const CompileRequest& request = model.request;
+  check_request(request);
+
+  // 1. The tensors of every layer for every variant.
+  const DType dtype = compute_dtype(request.config.precision);
+  const bool plan_cpu = request.plan_only && request.target.backend == BackendKind::CPU;
+  model.arch = fuse(lower(request.model, *model.catalog), *model.catalog, request.inputs[0],
+                    plan_cpu ? DType::FP32 : dtype, request.target);
+  for (size_t v = 0; v < NUM_VARIANTS; ++v) {
+    const std::vector<Shape> logical = infer_shapes(model.arch, request.inputs[v]);
+    const Shape& logits = logical[static_cast<size_t>(model.arch.output)];
+    TR_CHECK(logits == Shape(request.inputs[v].n(), 1, 1, request.classes), ShapeError,
+             cat("model: its output is ", logits, " for input ", request.inputs[v], ", ", request.classes,
+                 " classes need ", Shape(request.inputs[v].n(), 1, 1, request.classes),
+                 "; let the last layer be fc(classes) after gap or flatten"));
+    model.shapes[v] = storage_shapes(model.arch, logical);
+  }
+  Wiring wiring = wire(model.arch, *model.catalog, model.shapes[0], dtype, request.target);
+
+  // 2. and 3. One plan per variant, each slot the largest over the variants.
+  OfferBook offers(request, *model.catalog);
+  const TensorRegistrar registrar(wiring, model.arch, request);
+  TensorTable table;
+  for (size_t v = 0; v < NUM_VARIANTS; ++v) {
+    const std::vector<GraphId> parts = program_parts(program_of(static_cast<Variant>(v)));
+    int64_t workspace_bytes = 0;
+    for (const WiredNode& node : wiring.nodes)
+      if (std::find(parts.begin(), parts.end(), node.part) != parts.end())
+        workspace_bytes = std::max(
+            workspace_bytes,
+            offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass, model.shapes[v]));
+    model.plans.emplace_back(request.config);
+    table = registrar.run(model.plans.back(), model.shapes[v], workspace_bytes);
+  }
+  model.workspace = model.plans[0].num_tensors() - 1;
+  agree_on_slots(model.plans);
+  for (MemoryPlan& plan : model.plans) plan.finalize();
+  validate_variant_agreement(model.plans);
+
+  // 4. The graphs of training and inference.
+  model.graph = build_graph(wiring, table, request);
+  model.ops = std::move(wiring.ops);
+  wiring.ops = model.ops;
+  name_tensors(model, wiring, table);
+  append_range_nodes(model.graph, request, !model.statistics.empty());
+
+  // 5. Captures shared between variants.
+  model.atlas = GraphAtlas(request.inputs);
+  for (MemoryPlan& plan : model.plans) plan.mark_compiled();
+  return model;
+}
+
+}  // namespace tr

@@ -1,0 +1,29 @@
+/// Columns of text, each as wide as its widest cell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tr {
+
+class TextTable {
+ public:
+  /// One character per column: 'l' or 'r', the side its cells lean on.
+  explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
+
+  /// A row may have fewer cells than there are columns.
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Lines indented by two spaces, columns two spaces apart, no space at a line's end.
+  std::string str() const;
+
+ private:
+  std::string alignment_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "1.50 GiB"; below 1 KiB "512 B".
+std::string human_bytes(int64_t bytes);
+/// "1.50 GiB (1610612736)"
+std::string human_and_exact(int64_t bytes);
+
+}  // namespace tr

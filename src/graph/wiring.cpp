@@ -1,0 +1,207 @@
+#include "graph/wiring.h"
+
+#include "renaissance/core/error.h"
+
+namespace tr {
+
+namespace {
+
+using Kind = TensorRef::Kind;
+
+class Wirer {
+ public:
+  Wirer(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
+        const Target& target)
+      : arch_(arch),
+        catalog_(catalog),
+        shapes_(shapes),
+        dtype_(dtype),
+        target_(target),
+        contributions_(static_cast<size_t>(arch.num_values())) {}
+
+  Wiring run() {
+    for (size_t i = 0; i < arch_.layers.size(); ++i) add_layer_instance(i);
+    for (size_t i = 0; i < arch_.layers.size(); ++i) {
+      if (is_view(i)) continue;
+      add_node(GraphId::FORWARD, static_cast<int>(i), Pass::FORWARD, NO_GRAD, {});
+      add_node(GraphId::INFERENCE, static_cast<int>(i), Pass::INFERENCE, NO_GRAD, {});
+    }
+    add_loss();
+    for (size_t i = arch_.layers.size(); i-- > 0;)
+      if (!is_view(i)) add_backward(i);
+    return std::move(wiring_);
+  }
+
+ private:
+  static constexpr int NO_GRAD = -1;
+
+  bool is_view(size_t layer) const { return arch_.storage[layer + 1] != static_cast<ValueId>(layer) + 1; }
+  ValueId stored(ValueId value) const { return arch_.storage[static_cast<size_t>(value)]; }
+
+  void add_layer_instance(size_t index) {
+    const Layer& layer = arch_.layers[index];
+    OpInstance op{layer.name, layer.entry, layer.attrs, {}, static_cast<ValueId>(index) + 1, false, {}};
+    for (const ValueId input : layer.inputs) {
+      op.inputs.push_back(stored(input));
+      op.needs_dx.push_back(stored(input) != 0);
+      op.reads_network_input = op.reads_network_input || stored(input) == 0;
+    }
+    wiring_.ops.push_back(std::move(op));
+  }
+
+  int new_grad(ValueId value) {
+    wiring_.grad_values.push_back(value);
+    aliases_.push_back(1);
+    return static_cast<int>(wiring_.grad_values.size()) - 1;
+  }
+
+  TensorRef resolve(int op, const Use& use, int dy, const std::vector<int>& dx) const {
+    const OpInstance& instance = wiring_.ops[static_cast<size_t>(op)];
+    const auto place = static_cast<size_t>(use.index);
+    switch (use.port) {
+      case Port::X: {
+        const ValueId value = instance.inputs.at(place);
+        return value == 0 ? TensorRef{Kind::BASELINE, INPUT_A_DATA, 0} : TensorRef{Kind::VALUE, value, 0};
+      }
+      case Port::Y:
+        return {Kind::VALUE, instance.output, 0};
+      case Port::DX:
+        return {Kind::GRAD, dx.at(place), 0};
+      case Port::DY:
+        return {Kind::GRAD, dy, 0};
+      case Port::PARAM:
+        return {Kind::PARAM, op, use.index};
+      case Port::PARAM_GRAD:
+        return {Kind::PARAM_GRAD, op, use.index};
+      case Port::STATE_PREV:
+        return {Kind::STATE_PREV, op, use.index};
+      case Port::STATE_NEXT:
+        return {Kind::STATE_NEXT, op, use.index};
+      case Port::SAVED:
+        return {Kind::SAVED, op, use.index};
+      case Port::BASELINE:
+        return {Kind::BASELINE, use.index, 0};
+      case Port::WORKSPACE:
+        break;
+    }
+    throw Error(ErrorKind::ValueError, cat("'", instance.name, "': a pass may not name its workspace"));
+  }
+
+  OpQuery query(int op) const {
+    return instance_query(wiring_.ops[static_cast<size_t>(op)], shapes_, dtype_, target_);
+  }
+
+  void add_node(GraphId part, int op, Pass pass, int dy, const std::vector<int>& dx) {
+    WiredNode node{part, op, pass, {}};
+    for (const Use& use : wiring_.ops[static_cast<size_t>(op)].entry->spec->uses(query(op), pass))
+      node.operands.push_back({use, resolve(op, use, dy, dx)});
+    wiring_.nodes.push_back(std::move(node));
+  }
+
+  void add_loss() {
+    const ValueId logits = stored(arch_.output);
+    wiring_.ops.push_back(
+        {"loss", &catalog_.find("softmax_cross_entropy"), {}, {logits}, logits, false, {true}});
+    const int op = static_cast<int>(wiring_.ops.size()) - 1;
+    const int grad = new_grad(logits);
+    add_node(GraphId::FORWARD, op, Pass::FORWARD, NO_GRAD, {grad});
+    add_node(GraphId::INFERENCE, op, Pass::INFERENCE, NO_GRAD, {});
+    contributions_[static_cast<size_t>(logits)].push_back(grad);
+  }
+
+  /// A node of the compiler's own over gradients of `value`: their sum, or a copy of one.
+  int add_grad_node(std::string_view op_name, const std::string& name, ValueId value,
+                    const std::vector<int>& grads) {
+    const CatalogEntry& entry = catalog_.find(op_name);
+    OpInstance op{name,
+                  &entry,
+                  {},
+                  std::vector<ValueId>(grads.size(), value),
+                  value,
+                  false,
+                  std::vector<bool>(grads.size(), false)};
+    wiring_.ops.push_back(std::move(op));
+    const int result = new_grad(value);
+    WiredNode node{GraphId::BACKWARD, static_cast<int>(wiring_.ops.size()) - 1, Pass::FORWARD, {}};
+    for (size_t i = 0; i < grads.size(); ++i)
+      node.operands.push_back({reads(Port::X, static_cast<int>(i)), {Kind::GRAD, grads[i], 0}});
+    node.operands.push_back({writes(Port::Y), {Kind::GRAD, result, 0}});
+    wiring_.nodes.push_back(std::move(node));
+    return result;
+  }
+
+  /// The gradient of a layer's output: the sum of what its readers contributed.
+  int gather(const Layer& layer, ValueId value) {
+    const std::vector<int>& parts = contributions_[static_cast<size_t>(value)];
+    TR_CHECK(!parts.empty(), RecipeError,
+             cat(layer.where, layer.where.empty() ? "" : ": ", "'", layer.name,
+                 "': nothing reads this layer's output"));
+    int sum = parts[0];
+    for (size_t i = 1; i < parts.size(); ++i)
+      sum = add_grad_node("add", cat(layer.name, ".grad_sum"), value, {sum, parts[i]});
+    return sum;
+  }
+
+  void add_backward(size_t index) {
+    const Layer& layer = arch_.layers[index];
+    const OpSpec& spec = *layer.entry->spec;
+    const int op = static_cast<int>(index);
+    const std::vector<ValueId> inputs = wiring_.ops[index].inputs;
+    int dy = gather(layer, static_cast<ValueId>(index) + 1);
+    if (spec.passes_gradient_through(layer.attrs)) {
+      aliases_[static_cast<size_t>(dy)] += static_cast<int>(inputs.size()) - 1;
+      for (const ValueId input : inputs)
+        if (input != 0) contributions_[static_cast<size_t>(input)].push_back(dy);
+      return;
+    }
+    const std::vector<Pass> passes = spec.backward_passes(query(op));
+    if (writes_dy(op, passes) && aliases_[static_cast<size_t>(dy)] > 1)
+      dy = add_grad_node("identity", cat(layer.name, ".grad_copy"), static_cast<ValueId>(index) + 1, {dy});
+    std::vector<int> dx(inputs.size(), NO_GRAD);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] == 0) continue;
+      dx[i] = new_grad(inputs[i]);
+      contributions_[static_cast<size_t>(inputs[i])].push_back(dx[i]);
+    }
+    for (const Pass pass : passes) add_node(GraphId::BACKWARD, op, pass, dy, dx);
+  }
+
+  bool writes_dy(int op, const std::vector<Pass>& passes) const {
+    for (const Pass pass : passes)
+      for (const Use& use : wiring_.ops[static_cast<size_t>(op)].entry->spec->uses(query(op), pass))
+        if (use.port == Port::DY && use.write) return true;
+    return false;
+  }
+
+  const ArchPlan& arch_;
+  const Catalog& catalog_;
+  const std::vector<Shape>& shapes_;
+  const DType dtype_;
+  const Target& target_;
+  Wiring wiring_;
+  std::vector<std::vector<int>> contributions_;  ///< per value, gradients that its readers produced
+  std::vector<int> aliases_;                     ///< per gradient, how many values it is the gradient of
+};
+
+}  // namespace
+
+OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, DType dtype,
+                       const Target& target) {
+  OpQuery query;
+  query.layer = op.name;
+  query.attrs = op.attrs;
+  for (const ValueId value : op.inputs) query.x.push_back(shapes[static_cast<size_t>(value)]);
+  query.y = shapes[static_cast<size_t>(op.output)];
+  query.dtype = dtype;
+  query.target = target;
+  query.reads_network_input = op.reads_network_input;
+  query.needs_dx = op.needs_dx;
+  return query;
+}
+
+Wiring wire(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
+            const Target& target) {
+  return Wirer(arch, catalog, shapes, dtype, target).run();
+}
+
+}  // namespace tr

@@ -1,0 +1,47 @@
+/// Phase 4's first half: which call sites run in which part of a step and what each reads and writes, with
+/// symbolic operands. Depends on no shape.
+#pragma once
+
+#include <vector>
+
+#include "renaissance/graph/compiler.h"
+
+namespace tr {
+
+/// A tensor before it has an id.
+struct TensorRef {
+  enum class Kind : uint8_t { VALUE, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, BASELINE };
+  Kind kind = Kind::VALUE;
+  int owner = 0;  ///< VALUE: value. GRAD: gradient. BASELINE: id. Others: call site
+  int index = 0;  ///< which parameter, statistic or saved tensor
+};
+
+struct WiredOperand {
+  Use use;
+  TensorRef ref;
+};
+
+struct WiredNode {
+  GraphId part;
+  int op;
+  Pass pass;
+  std::vector<WiredOperand> operands;
+};
+
+struct Wiring {
+  std::vector<OpInstance> ops;
+  std::vector<WiredNode> nodes;
+  std::vector<ValueId> grad_values;  ///< per gradient tensor, the value whose shape it has
+};
+
+/// `shapes`: storage shapes of any training variant; only asked for what does not depend on them.
+Wiring wire(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
+            const Target& target);
+
+/// The query of a call site for given storage shapes.
+OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, DType dtype, const Target& target);
+
+/// Appends the RANGE nodes that the configuration asks for.
+void append_range_nodes(ComputationGraph& graph, const CompileRequest& request, bool has_statistics);
+
+}  // namespace tr

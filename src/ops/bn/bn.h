@@ -1,0 +1,26 @@
+/// Batch normalization over N, H and W of each channel, with what fusion may append to it.
+///   x0, x1, y: [N, H, W, C]   weight, bias, statistics: [C]
+///   y = act((x0 - mean) / sqrt(var + epsilon) * weight + bias + x1)
+/// FORWARD normalizes with the batch's mean and biased variance, and moves the running statistics by
+/// `momentum` towards the batch's mean and unbiased variance; INFERENCE normalizes with the running ones.
+/// x1 exists with residual=true, act is ReLU with activation="relu".
+/// Backward keeps x0, the mean and the inverse standard deviation. The ReLU mask: on the CPU computed again
+/// from x0, or read from y where there is a residual; on CUDA saved as bits, element e in bit e % 8 of byte e
+/// / 8. Source: S. Ioffe, C. Szegedy, "Batch Normalization", ICML 2015.
+#pragma once
+
+#include "renaissance/graph/op_spec.h"
+
+namespace tr {
+
+struct BnAttributes {
+  explicit BnAttributes(const Attributes& attrs);
+
+  double momentum, epsilon;
+  bool relu, residual;
+};
+
+/// Why a batch cannot be normalized; empty where it can.
+std::string bn_declines(const OpQuery& query, Pass pass);
+
+}  // namespace tr

@@ -1,0 +1,188 @@
+// Convolution through oneDNN: data stay dense NHWC in the arena, weights take the library's layout inside
+// the workspace. https://oneapi-src.github.io/oneDNN/v2.6/dev_guide_convolution.html
+#include "ops/conv/conv.h"
+#include "ops/support/cpu_loops.h"
+#include "ops/support/dnnl_weights.h"
+
+namespace tr {
+namespace {
+
+using dnnl::memory;
+using Forward = dnnl::convolution_forward;
+using BackwardData = dnnl::convolution_backward_data;
+using BackwardWeights = dnnl::convolution_backward_weights;
+
+constexpr auto DIRECT = dnnl::algorithm::convolution_direct;
+
+/// The convolution in oneDNN's terms.
+struct Problem {
+  explicit Problem(const OpQuery& query) {
+    const ConvAttributes conv(query.attrs);
+    const Shape weight = conv.weight_shape(query.x[0].c());
+    x = nhwc_desc(query.x[0]);
+    y = nhwc_desc(query.y);
+    const bool grouped = conv.groups > 1;
+    memory::dims dims{weight.n(), weight.c(), weight.h(), weight.w()};
+    if (grouped) {
+      dims[0] /= conv.groups;
+      dims.insert(dims.begin(), conv.groups);
+    }
+    arena_weights = {dims, memory::data_type::f32,
+                     grouped ? memory::format_tag::gohwi : memory::format_tag::ohwi};
+    any_weights = {dims, memory::data_type::f32, memory::format_tag::any};
+    if (conv.bias) bias = {{conv.out_channels}, memory::data_type::f32, memory::format_tag::x};
+    stride = {conv.stride, conv.stride};
+    dilation = {conv.dilation - 1, conv.dilation - 1};
+    padding = {conv.padding, conv.padding};
+  }
+
+  Forward::primitive_desc forward(const dnnl::engine& engine, dnnl::prop_kind kind) const {
+    return {{kind, DIRECT, x, any_weights, bias, y, stride, dilation, padding, padding},
+            user_scratchpad(),
+            engine};
+  }
+  BackwardData::primitive_desc backward_data(const dnnl::engine& engine) const {
+    return {{DIRECT, x, any_weights, y, stride, dilation, padding, padding},
+            user_scratchpad(),
+            engine,
+            forward(engine, dnnl::prop_kind::forward_training)};
+  }
+  BackwardWeights::primitive_desc backward_weights(const dnnl::engine& engine) const {
+    return {{DIRECT, x, any_weights, bias, y, stride, dilation, padding, padding},
+            user_scratchpad(),
+            engine,
+            forward(engine, dnnl::prop_kind::forward_training)};
+  }
+
+  memory::desc x, y, arena_weights, any_weights, bias;  ///< bias is a zero descriptor where there is none
+  memory::dims stride, dilation, padding;
+};
+
+dnnl::prop_kind forward_kind(Pass pass) {
+  return pass == Pass::FORWARD ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+}
+
+/// The weights of one pass: offer() and prepare() take the workspace from here.
+DnnlWeights weights_of(const Problem& problem, const Forward::primitive_desc& desc,
+                       const dnnl::engine& engine) {
+  return {engine, problem.arena_weights, desc.weights_desc(), desc.scratchpad_desc(), WeightUse::READ};
+}
+DnnlWeights weights_of(const Problem& problem, const BackwardData::primitive_desc& desc,
+                       const dnnl::engine& engine) {
+  return {engine, problem.arena_weights, desc.weights_desc(), desc.scratchpad_desc(), WeightUse::READ};
+}
+DnnlWeights weights_of(const Problem& problem, const BackwardWeights::primitive_desc& desc,
+                       const dnnl::engine& engine) {
+  return {engine, problem.arena_weights, desc.diff_weights_desc(), desc.scratchpad_desc(), WeightUse::WRITE};
+}
+
+class ConvCpuKernels : public OpKernels {
+ public:
+  Offer offer(const OpQuery& query, Pass pass) const override {
+    const Problem problem(query);
+    const dnnl::engine engine = offer_engine();
+    try {
+      return {cpu_declines(query.dtype), workspace_bytes(problem, pass, engine)};
+    } catch (const dnnl::error& error) {
+      return {cat("oneDNN has no such convolution: ", error.message), 0};
+    }
+  }
+
+  Call prepare(const Binding& binding, KernelContext& context) const override {
+    const Problem problem(binding.query);
+    CpuContext& lent = cpu(context);
+    try {
+      switch (binding.pass) {
+        case Pass::BACKWARD_WEIGHT:
+          return backward_weights(binding, problem, lent);
+        case Pass::BACKWARD_DATA:
+          return backward_data(binding, problem, lent);
+        default:
+          return forward(binding, problem, lent);
+      }
+    } catch (const dnnl::error& error) {
+      throw Error(ErrorKind::DeviceError, cat("conv '", binding.query.layer, "': ", pass_name(binding.pass),
+                                              " could not be prepared by oneDNN: ", error.message));
+    }
+  }
+
+ private:
+  static int64_t workspace_bytes(const Problem& problem, Pass pass, const dnnl::engine& engine) {
+    switch (pass) {
+      case Pass::BACKWARD_WEIGHT:
+        return weights_of(problem, problem.backward_weights(engine), engine).workspace_bytes();
+      case Pass::BACKWARD_DATA:
+        return weights_of(problem, problem.backward_data(engine), engine).workspace_bytes();
+      default:
+        return weights_of(problem, problem.forward(engine, forward_kind(pass)), engine).workspace_bytes();
+    }
+  }
+
+  static Call forward(const Binding& binding, const Problem& problem, const CpuContext& context) {
+    const Forward::primitive_desc desc = problem.forward(context.engine, forward_kind(binding.pass));
+    const auto placed = weights_of(problem, desc, context.engine)
+                            .place(context, binding.data<float>(Port::PARAM), binding.workspace);
+    float* y = binding.data<float>(Port::Y);
+    const Call conv = with_reorder(
+        placed, WeightUse::READ,
+        DnnlCall(Forward(desc), context.stream,
+                 {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<float>(Port::X))},
+                  {DNNL_ARG_WEIGHTS, placed.weights},
+                  {DNNL_ARG_BIAS, bias_memory(binding, problem, context, Port::PARAM)},
+                  {DNNL_ARG_DST, memory(problem.y, context.engine, y)},
+                  {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
+    if (!ConvAttributes(binding.query.attrs).relu) return conv;
+    // Not oneDNN's post-op: that turns NaN into 0 and so hides a diverged training.
+    return [conv, y, elements = binding.query.y.numel()] {
+      conv();
+      relu_forward(y, y, elements);
+    };
+  }
+
+  static Call backward_weights(const Binding& binding, const Problem& problem, const CpuContext& context) {
+    const BackwardWeights::primitive_desc desc = problem.backward_weights(context.engine);
+    const auto placed = weights_of(problem, desc, context.engine)
+                            .place(context, binding.data<float>(Port::PARAM_GRAD), binding.workspace);
+    float* dy = binding.data<float>(Port::DY);
+    const Call conv = with_reorder(
+        placed, WeightUse::WRITE,
+        DnnlCall(BackwardWeights(desc), context.stream,
+                 {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<float>(Port::X))},
+                  {DNNL_ARG_DIFF_WEIGHTS, placed.weights},
+                  {DNNL_ARG_DIFF_BIAS, bias_memory(binding, problem, context, Port::PARAM_GRAD)},
+                  {DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, dy)},
+                  {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
+    if (!ConvAttributes(binding.query.attrs).relu) return conv;
+    return [conv, dy, y = binding.data<const float>(Port::Y), elements = binding.query.y.numel()] {
+      relu_backward(y, dy, dy, elements);
+      conv();
+    };
+  }
+
+  static Call backward_data(const Binding& binding, const Problem& problem, const CpuContext& context) {
+    const BackwardData::primitive_desc desc = problem.backward_data(context.engine);
+    const auto placed = weights_of(problem, desc, context.engine)
+                            .place(context, binding.data<float>(Port::PARAM), binding.workspace);
+    return with_reorder(
+        placed, WeightUse::READ,
+        DnnlCall(BackwardData(desc), context.stream,
+                 {{DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<float>(Port::DY))},
+                  {DNNL_ARG_WEIGHTS, placed.weights},
+                  {DNNL_ARG_DIFF_SRC, memory(problem.x, context.engine, binding.data<float>(Port::DX))},
+                  {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
+  }
+
+  /// The bias or its gradient; without one a memory of no elements, which oneDNN leaves alone.
+  static memory bias_memory(const Binding& binding, const Problem& problem, const CpuContext& context,
+                            Port port) {
+    const bool bias = ConvAttributes(binding.query.attrs).bias;
+    return {problem.bias, context.engine, bias ? binding.data<float>(port, 1) : nullptr};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OpKernels> conv_cpu_kernels();
+std::unique_ptr<OpKernels> conv_cpu_kernels() { return std::make_unique<ConvCpuKernels>(); }
+
+}  // namespace tr

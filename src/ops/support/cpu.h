@@ -1,0 +1,62 @@
+/// What CPU kernels share: the oneDNN engine a backend lends, prebuilt oneDNN calls, loops whose results
+/// do not depend on the number of threads.
+#pragma once
+
+#include <dnnl.hpp>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.h"
+#include "renaissance/graph/op_spec.h"
+
+namespace tr {
+
+class CpuContext : public KernelContext {
+ public:
+  CpuContext() : engine(dnnl::engine::kind::cpu, 0), stream(engine) {}
+  dnnl::engine engine;
+  dnnl::stream stream;
+};
+
+inline CpuContext& cpu(KernelContext& context) { return static_cast<CpuContext&>(context); }
+
+/// The engine that deviceless offers query primitive descriptors with.
+dnnl::engine offer_engine();
+
+/// A oneDNN primitive with its arguments bound: calling it allocates nothing in our code. Copies share.
+class DnnlCall {
+ public:
+  DnnlCall(dnnl::primitive primitive, dnnl::stream stream,
+           std::initializer_list<std::pair<int, dnnl::memory>> arguments);
+  void operator()() const;
+
+ private:
+  struct Bound;
+  std::shared_ptr<const Bound> bound_;
+};
+
+/// Hands out 256-byte aligned slices of a node's workspace; the same walk in offer() (base null) gives the
+/// bytes to ask for.
+class WorkspaceSlices {
+ public:
+  explicit WorkspaceSlices(std::byte* base = nullptr) : base_(base) {}
+  std::byte* take(int64_t bytes) {
+    std::byte* slice = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(bytes, ARENA_ALIGNMENT_BYTES);
+    return slice;
+  }
+  int64_t bytes() const { return used_; }
+
+ private:
+  std::byte* base_;
+  int64_t used_ = 0;
+};
+
+/// dnnl::memory::dims of a Shape in oneDNN's logical order N,C,H,W; for filters K,C,R,S.
+dnnl::memory::dims nchw_dims(const Shape& shape);
+/// Descriptor of a dense FP32 NHWC tensor.
+dnnl::memory::desc nhwc_desc(const Shape& shape);
+
+}  // namespace tr

@@ -1,0 +1,65 @@
+#include "train/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "renaissance/core/error.h"
+
+namespace tr {
+
+AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), temporary_(path) {
+  temporary_ += ".tmp";
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail(errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(int code) const {
+  throw Error(ErrorKind::IoError, cat(path_.string(), ": cannot write: ", std::generic_category().message(code)));
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail(errno);
+  close_file();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  committed_ = true;
+  sync_folder();
+}
+
+void AtomicFile::close_file() {
+  const int result = ::close(descriptor_);
+  descriptor_ = -1;  // released even when close() fails
+  if (result != 0) fail(errno);
+}
+
+void AtomicFile::sync_folder() const {
+  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    if (errno == EACCES) return;  // a folder that may be written but not read cannot be flushed
+    fail(errno);
+  }
+  const int code = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  // Some file systems do not flush folders and say so with EINVAL.
+  if (code != 0 && code != EINVAL) fail(code);
+}
+
+}  // namespace tr

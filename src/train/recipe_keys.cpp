@@ -1,0 +1,229 @@
+#include "train/recipe_keys.h"
+
+#include "renaissance/models.h"
+#include "train/recipe_blueprint.h"
+#include "train/recipe_key_types.h"
+
+namespace tr {
+
+namespace {
+
+#define TR_MEMBER(path) \
+  [](Recipe & recipe) -> auto& { return recipe.path; }
+
+constexpr NumberRange NOT_NEGATIVE{.low = 0.0};
+constexpr NumberRange POSITIVE{.low = 0.0, .open_low = true};
+constexpr NumberRange FRACTION{.low = 0.0, .high = 1.0};
+constexpr NumberRange BELOW_ONE{.low = 0.0, .high = 1.0, .open_high = true};
+
+template <typename E>
+std::vector<std::pair<std::string, E>> name_choices(std::string_view (*name)(E),
+                                                    std::initializer_list<E> values) {
+  std::vector<std::pair<std::string, E>> choices;
+  for (const E value : values) choices.emplace_back(std::string(name(value)), value);
+  return choices;
+}
+
+RecipeKey also_called(RecipeKey key, std::string synonyms) {
+  key.synonyms = std::move(synonyms);
+  return key;
+}
+
+RecipeKey layers_key() {
+  RecipeKey key;
+  key.key = "model.layers";
+  key.type = "list of layers";
+  key.help = "a network written out; see below";
+  key.read = [](const YamlTree& value, Recipe& recipe, Mistakes& mistakes) {
+    recipe.model.layers = read_layers(value, mistakes);
+  };
+  key.write = [](Recipe& recipe) {
+    const BluePrint& layers = recipe.model.layers;
+    return layers == BluePrint{} ? YamlTree{} : write_layers(layers);
+  };
+  key.check = [](Recipe&) { return std::string(); };
+  return key;
+}
+
+std::string model_help() {
+  std::string names;
+  for (const std::string& name : model_names()) names += (names.empty() ? "" : ", ") + name;
+  return cat("a ready network: ", names);
+}
+
+void add_data_keys(std::vector<RecipeKey>& keys) {
+  keys.push_back(also_called(
+      choice_key<DataSource>(
+          "data.source", TR_MEMBER(data.source),
+          {{"idx", DataSource::IDX}, {"synthetic", DataSource::SYNTHETIC}},
+          "files of the MNIST family, or learnable made-up images; synthetic data take the counts and "
+          "sizes below, and where those are absent the model's input and 1024 + 256 samples"),
+      "dataset type kind name"));
+  keys.push_back(also_called(path_key("data.path", TR_MEMBER(data.path),
+                                      "folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+                                      "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or .gz"),
+                             "dir root folder"));
+  keys.push_back(
+      path_key("data.train_images", TR_MEMBER(data.train_images), "this file by itself; wins over path"));
+  keys.push_back(path_key("data.train_labels", TR_MEMBER(data.train_labels), "likewise"));
+  keys.push_back(path_key("data.val_images", TR_MEMBER(data.val_images), "likewise"));
+  keys.push_back(path_key("data.val_labels", TR_MEMBER(data.val_labels), "likewise"));
+  keys.push_back(also_called(integer_key<int64_t>("data.classes", TR_MEMBER(data.classes), 0,
+                                                  "labels are 0 to classes-1; 0: not stated"),
+                             "num_classes nclasses"));
+  keys.push_back(
+      integer_key<int64_t>("data.train_samples", TR_MEMBER(data.train_samples), 0,
+                           "checked against the files, and enough to plan without them; 0: as the files"));
+  keys.push_back(integer_key<int64_t>("data.val_samples", TR_MEMBER(data.val_samples), 0, "likewise"));
+  keys.push_back(integer_key<int64_t>("data.channels", TR_MEMBER(data.channels), 0, "likewise"));
+  keys.push_back(integer_key<int64_t>("data.height", TR_MEMBER(data.height), 0, "likewise"));
+  keys.push_back(integer_key<int64_t>("data.width", TR_MEMBER(data.width), 0, "likewise"));
+  keys.push_back(numbers_key(
+      "data.mean", TR_MEMBER(data.mean), {},
+      "subtracted from pixels scaled to 0..1, one for all channels or one per channel; empty: 0"));
+  keys.push_back(
+      numbers_key("data.std", TR_MEMBER(data.std), POSITIVE, "what they are then divided by; empty: 1"));
+  keys.push_back(also_called(integer_key<int64_t>("data.workers", TR_MEMBER(data.workers), 1,
+                                                  "loader threads; their number does not change the data"),
+                             "num_workers loaders"));
+}
+
+void add_optimizer_keys(std::vector<RecipeKey>& keys) {
+  using enum OptimizerKind;
+  keys.push_back(also_called(
+      choice_key<OptimizerKind>(
+          "optimizer.kind", TR_MEMBER(optimizer.kind),
+          name_choices<OptimizerKind>(optimizer_name, {SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, LARS}),
+          "sgd has no momentum; adam adds weight decay to the gradient, adamw decouples it"),
+      "name type algorithm"));
+  keys.push_back(also_called(number_key("optimizer.learning_rate", TR_MEMBER(optimizer.learning_rate),
+                                        POSITIVE, "the schedule's highest"),
+                             "lr base_lr"));
+  keys.push_back(number_key("optimizer.momentum", TR_MEMBER(optimizer.momentum), BELOW_ONE,
+                            "of momentum, nesterov and lars"));
+  keys.push_back(also_called(
+      number_key("optimizer.weight_decay", TR_MEMBER(optimizer.weight_decay), NOT_NEGATIVE, "of weights"),
+      "wd decay l2"));
+  keys.push_back(number_key("optimizer.beta1", TR_MEMBER(optimizer.beta1), BELOW_ONE, "of adam and adamw"));
+  keys.push_back(number_key("optimizer.beta2", TR_MEMBER(optimizer.beta2), BELOW_ONE, "likewise"));
+  keys.push_back(also_called(
+      number_key("optimizer.epsilon", TR_MEMBER(optimizer.epsilon), NOT_NEGATIVE, "likewise"), "eps"));
+  keys.push_back(
+      flag_key("optimizer.decay_norm_and_bias", TR_MEMBER(optimizer.decay_norm_and_bias),
+               "true: decay every parameter, as PyTorch does unless told otherwise; false: weights only"));
+}
+
+void add_schedule_keys(std::vector<RecipeKey>& keys) {
+  using enum ScheduleKind;
+  keys.push_back(
+      also_called(choice_key<ScheduleKind>(
+                      "schedule.kind", TR_MEMBER(schedule.kind),
+                      {{"constant", CONSTANT}, {"step", STEP}, {"cosine", COSINE}, {"linear", LINEAR}},
+                      "course of the learning rate after the warmup"),
+                  "name type policy"));
+  keys.push_back(also_called(number_key("schedule.warmup_epochs", TR_MEMBER(schedule.warmup_epochs),
+                                        NOT_NEGATIVE, "linear rise at the start, in epochs; fractions count"),
+                             "warmup"));
+  keys.push_back(number_key("schedule.warmup_start", TR_MEMBER(schedule.warmup_start), FRACTION,
+                            "fraction of the learning rate it starts from"));
+  keys.push_back(also_called(number_key("schedule.final_fraction", TR_MEMBER(schedule.final_fraction),
+                                        FRACTION, "cosine, linear: fraction of the learning rate at the end"),
+                             "eta_min min_lr"));
+  keys.push_back(also_called(number_key("schedule.step_epochs", TR_MEMBER(schedule.step_epochs), POSITIVE,
+                                        "step: epochs between two drops"),
+                             "step_size"));
+  keys.push_back(number_key("schedule.gamma", TR_MEMBER(schedule.gamma), POSITIVE, "step: factor of a drop"));
+}
+
+void add_train_keys(std::vector<RecipeKey>& keys) {
+  using enum InitScheme;
+  keys.push_back(
+      also_called(integer_key<int64_t>("train.epochs", TR_MEMBER(train.epochs), 0, "0: only evaluate"),
+                  "num_epochs max_epochs"));
+  keys.push_back(also_called(
+      integer_key<int64_t>("train.batch_size", TR_MEMBER(train.batch_size), 1, "per rank"), "batch bs"));
+  keys.push_back(integer_key<int64_t>("train.val_batch_size", TR_MEMBER(train.val_batch_size), 0,
+                                      "per rank; 0: as batch_size"));
+  keys.push_back(also_called(integer_key<int64_t>("train.resolution", TR_MEMBER(train.resolution), 0,
+                                                  "of training images; 0: the data's"),
+                             "image_size img_size size"));
+  keys.push_back(integer_key<int64_t>("train.val_resolution", TR_MEMBER(train.val_resolution), 0,
+                                      "of validation images; 0: as resolution"));
+  keys.push_back(integer_key<int64_t>("train.low_resolution", TR_MEMBER(train.low_resolution), 0,
+                                      "second training resolution, for progressive resizing; 0: none"));
+  keys.push_back(integer_key<int64_t>("train.low_resolution_epochs", TR_MEMBER(train.low_resolution_epochs), 0,
+                                      "the first so many epochs train at low_resolution"));
+  keys.push_back(also_called(number_key("train.label_smoothing", TR_MEMBER(train.label_smoothing), FRACTION,
+                                        "of the training loss; validation reports plain cross entropy"),
+                             "smoothing"));
+  keys.push_back(choice_key<InitScheme>("train.init", TR_MEMBER(train.init),
+                                        {{"pytorch", PYTORCH}, {"kaiming", KAIMING}, {"xavier", XAVIER}},
+                                        "first values of the weights; pytorch: as its layers do by default"));
+  keys.push_back(
+      seed_key("train.seed", TR_MEMBER(train.seed), "the same seed on the same machine gives the same bits"));
+  keys.push_back(integer_key<int64_t>("train.log_interval", TR_MEMBER(train.log_interval), 1,
+                                      "steps between progress reports"));
+  keys.push_back(integer_key<int64_t>(
+      "train.max_skipped_steps", TR_MEMBER(train.max_skipped_steps), 0,
+      "more steps whose gradients are not finite end the training; such steps change nothing"));
+}
+
+void add_machine_keys(std::vector<RecipeKey>& keys) {
+  keys.push_back(also_called(
+      choice_key<Precision>(
+          "precision", TR_MEMBER(precision),
+          name_choices<Precision>(precision_name, {Precision::FP32, Precision::FP16, Precision::BF16}),
+          "of features and their gradients; parameters are kept in fp32"),
+      "dtype amp"));
+  keys.push_back(also_called(
+      choice_key<BackendKind>("device", TR_MEMBER(device),
+                              name_choices<BackendKind>(backend_name, {BackendKind::CPU, BackendKind::CUDA}),
+                              "where to train"),
+      "backend"));
+  keys.push_back(
+      also_called(integer_key<int>("ranks", TR_MEMBER(ranks), 1,
+                                   "copies of the network that train together; each takes a batch"),
+                  "world_size gpus"));
+  keys.push_back(integer_key<int>("threads", TR_MEMBER(threads), 0, "compute threads; 0: all cores"));
+  keys.push_back(flag_key("deterministic", TR_MEMBER(deterministic),
+                          "use only algorithms that give the same bits each time"));
+  keys.push_back(choice_key<Layout>("memory.layout", TR_MEMBER(layout),
+                                    name_choices<Layout>(layout_name, {Layout::LINEAR}),
+                                    "linear: every tensor has bytes of its own"));
+  keys.push_back(bytes_key("memory.workspace_cap", TR_MEMBER(workspace_cap_bytes),
+                           "the most that one library call may use as scratch"));
+}
+
+}  // namespace
+
+std::vector<RecipeKey> recipe_keys() {
+  std::vector<RecipeKey> keys;
+  keys.push_back(text_key("name", TR_MEMBER(name), "of the training; part of run_dir"));
+  add_data_keys(keys);
+  keys.push_back(
+      integer_key<int64_t>("augment.crop_padding", TR_MEMBER(augment.crop_padding), 0,
+                           "pixels of zeros around a training image before a random crop of its size"));
+  keys.push_back(also_called(flag_key("augment.horizontal_flip", TR_MEMBER(augment.horizontal_flip),
+                                      "mirror a training image with probability 1/2"),
+                             "flip hflip"));
+  keys.push_back(also_called(text_key("model.name", TR_MEMBER(model.name), model_help()), "arch type"));
+  keys.push_back(layers_key());
+  add_optimizer_keys(keys);
+  add_schedule_keys(keys);
+  add_train_keys(keys);
+  add_machine_keys(keys);
+  keys.push_back(also_called(
+      path_key("run_dir", TR_MEMBER(run_dir), "where checkpoints and logs go; empty: runs/ and the name"),
+      "output out_dir output_dir"));
+  return keys;
+}
+
+#undef TR_MEMBER
+
+std::vector<RecipeSection> recipe_sections() {
+  return {{"data", "source", ""},    {"augment", "", ""},      {"model", "name", "layers"},
+          {"optimizer", "kind", ""}, {"schedule", "kind", ""}, {"train", "", ""},
+          {"memory", "", ""}};
+}
+
+}  // namespace tr
