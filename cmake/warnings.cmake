@@ -1,7 +1,9 @@
 # Flags of our own code, never of a consumer's.
 function(tr_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                         -Wno-missing-field-initializers -Werror)
+                         -Wno-missing-field-initializers
+                         -Wno-restrict  # GCC 12 sees it in "literal" + std::string (GCC bug 105651)
+                         -Werror)
   if(TR_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
   endif()

@@ -15,7 +15,8 @@ static_assert(Philox(0)(0, 0, 0, 0) == Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
 TEST(Philox, KnownAnswers) {
   constexpr uint32_t ONES = 0xffffffff;
   EXPECT_EQ(Philox(0)(0, 0, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(Philox(~uint64_t{0})(ONES, ONES, ONES, ONES), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox(~uint64_t{0})(ONES, ONES, ONES, ONES),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(Philox(0x299f31d0a4093822)(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344),
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -29,8 +30,9 @@ TEST(Philox, AtPlacesIndexStreamAndPurposeInTheCounter) {
 TEST(Philox, StreamsDiffer) {
   std::set<Block> blocks;
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32})
-    for (const RandomPurpose purpose : {RandomPurpose::INIT, RandomPurpose::SHUFFLE, RandomPurpose::CROP,
-                                        RandomPurpose::FLIP, RandomPurpose::DROPOUT, RandomPurpose::SYNTHETIC})
+    for (const RandomPurpose purpose :
+         {RandomPurpose::INIT, RandomPurpose::SHUFFLE, RandomPurpose::CROP, RandomPurpose::FLIP,
+          RandomPurpose::DROPOUT, RandomPurpose::SYNTHETIC})
       for (const uint32_t stream : {0u, 1u})
         for (const uint64_t index : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32})
           blocks.insert(Philox(seed).at(purpose, stream, index));

@@ -11,7 +11,8 @@
 
 namespace tr {
 
-BatchLoader::BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, int64_t workers, size_t most_requests)
+BatchLoader::BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, int64_t workers,
+                         size_t most_requests)
     : dataset_(dataset), shuffle_(shuffle), seed_(seed) {
   TR_CHECK(dataset.count > 0 && dataset.count <= std::numeric_limits<uint32_t>::max(), ValueError,
            cat("loader: dataset of ", dataset.count, " samples; 1 to 2^32 - 1 are possible"));
@@ -32,8 +33,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, in
   } catch (const std::system_error& error) {
     const size_t started = workers_.size();
     stop_workers();
-    throw Error(ErrorKind::ValueError, cat("loader: cannot start ", workers, " workers, ", started, " started: ",
-                                           error.what(), "; use fewer"));
+    throw Error(ErrorKind::ValueError, cat("loader: cannot start ", workers, " workers, ", started,
+                                           " started: ", error.what(), "; use fewer"));
   }
 }
 
@@ -79,7 +80,8 @@ void BatchLoader::submit(std::span<const BatchRequest> requests, const Transform
     TR_CHECK(request.count >= 0 && request.count <= request.capacity, ValueError,
              cat("loader: ", request.count, " samples for a target of ", request.capacity));
     TR_CHECK(request.first >= 0 && request.first <= dataset_.count - request.count, IndexError,
-             cat("loader: samples ", request.first, " to ", request.first + request.count - 1, " of ", dataset_.count));
+             cat("loader: samples ", request.first, " to ", request.first + request.count - 1, " of ",
+                 dataset_.count));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -128,7 +130,8 @@ void BatchLoader::fill_sample(const BatchRequest& request, int64_t slot) const {
   }
   const auto sample = static_cast<int64_t>(order_[static_cast<size_t>(request.first + slot)]);
   request.target.labels[slot] = dataset_.labels[static_cast<size_t>(sample)];
-  transform_sample(dataset_, sample, *transform_, draw_placement(*transform_, seed_, epoch_, sample), table_, out);
+  transform_sample(dataset_, sample, *transform_, draw_placement(*transform_, seed_, epoch_, sample), table_,
+                   out);
 }
 
 }  // namespace tr

@@ -26,7 +26,10 @@ class Batch {
     labels_.resize(static_cast<size_t>(ranks * capacity), -7);
   }
   BatchRequest request(int64_t rank, int64_t first, int64_t count) {
-    return {{data_.data() + rank * capacity_ * elements_, labels_.data() + rank * capacity_}, first, count, capacity_};
+    return {{data_.data() + rank * capacity_ * elements_, labels_.data() + rank * capacity_},
+            first,
+            count,
+            capacity_};
   }
   const std::vector<float>& data() const { return data_; }
   const std::vector<int32_t>& labels() const { return labels_; }
@@ -132,7 +135,8 @@ TEST(BatchLoader, FileOrderWithoutShuffling) {
   BatchLoader loader(dataset, false, 42, 1, 2);
   for (uint32_t i = 0; i < SAMPLES; ++i) ASSERT_EQ(loader.order()[i], i);
   const Epoch epoch = load_epoch(loader, 0, PLAIN);
-  for (size_t i = 0; i < dataset.images.size(); ++i) ASSERT_EQ(epoch.data[i], static_cast<float>(dataset.images[i]) / 255.0f);
+  for (size_t i = 0; i < dataset.images.size(); ++i)
+    ASSERT_EQ(epoch.data[i], static_cast<float>(dataset.images[i]) / 255.0f);
 }
 
 TEST(BatchLoader, UnfilledSlotsAreZerosWithLabelMinusOne) {
@@ -176,7 +180,8 @@ TEST(BatchLoader, RefusesWhatDoesNotFit) {
 
   BatchLoader loader(dataset, true, 42, 1, 1);
   Batch batch(2, 8, 8 * 8 * 3);
-  const auto refuse = [&](ErrorKind kind, const std::string& part, const std::vector<BatchRequest>& requests) {
+  const auto refuse = [&](ErrorKind kind, const std::string& part,
+                          const std::vector<BatchRequest>& requests) {
     expect_error(kind, {part}, [&] { loader.submit(requests, PLAIN); });
   };
   refuse(ErrorKind::ValueError, "2 requests", {batch.request(0, 0, 8), batch.request(1, 8, 8)});

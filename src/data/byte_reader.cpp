@@ -23,7 +23,8 @@ ByteReader::ByteReader(const std::filesystem::path& path) : path_(path) {
   file_.reset(std::fopen(path.c_str(), "rb"));
   TR_CHECK(file_ != nullptr, IoError, cat(path.string(), ": cannot open: ", reason(errno)));
   refill();
-  gzip_ = input_.size() >= GZIP_MAGIC.size() && std::equal(GZIP_MAGIC.begin(), GZIP_MAGIC.end(), input_.begin());
+  gzip_ =
+      input_.size() >= GZIP_MAGIC.size() && std::equal(GZIP_MAGIC.begin(), GZIP_MAGIC.end(), input_.begin());
   if (!gzip_) return;
   constexpr int GZIP_ONLY = 16;
   TR_CHECK(inflateInit2(&stream_, GZIP_ONLY + MAX_WBITS) == Z_OK, IoError,

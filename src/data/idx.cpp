@@ -87,9 +87,10 @@ std::vector<uint8_t> read_exactly(ByteReader& reader, const fs::path& path, int6
 
 int64_t image_bytes_in(const IdxHeader& header, const fs::path& path) {
   constexpr int64_t MOST = std::numeric_limits<int64_t>::max();
-  TR_CHECK(header.height <= MOST / header.width && header.count <= MOST / (header.height * header.width), DataError,
-           cat(path.string(), ": the header says ", header.count, " images of ", header.height, "x", header.width,
-               ", more than any file holds"));
+  TR_CHECK(header.height <= MOST / header.width && header.count <= MOST / (header.height * header.width),
+           DataError,
+           cat(path.string(), ": the header says ", header.count, " images of ", header.height, "x",
+               header.width, ", more than any file holds"));
   return header.count * header.height * header.width;
 }
 

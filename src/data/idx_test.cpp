@@ -39,7 +39,8 @@ std::string label_file(uint32_t count, uint32_t magic = 0x801) {
 std::string gzip(const std::string& data) {
   constexpr int GZIP = 16, MEMORY_LEVEL = 8;
   z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, GZIP + MAX_WBITS, MEMORY_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, GZIP + MAX_WBITS, MEMORY_LEVEL,
+                   Z_DEFAULT_STRATEGY) != Z_OK)
     throw Error(ErrorKind::IoError, "deflateInit2");
   std::string out(deflateBound(&stream, data.size()), '\0');
   std::string in = data;
@@ -173,8 +174,10 @@ TEST_F(Idx, RefusesLabelsOutOfRange) {
 
 TEST_F(Idx, RefusesMissingFilesAndFolders) {
   const fs::path images = write_file(folder_ / "images", image_file(4));
-  expect_error(ErrorKind::IoError, {"absent", "No such file"}, [&] { read_idx(images, folder_ / "absent", 4); });
-  expect_error(ErrorKind::IoError, {"absent", "No such file"}, [&] { read_idx_image_header(folder_ / "absent"); });
+  expect_error(ErrorKind::IoError, {"absent", "No such file"},
+               [&] { read_idx(images, folder_ / "absent", 4); });
+  expect_error(ErrorKind::IoError, {"absent", "No such file"},
+               [&] { read_idx_image_header(folder_ / "absent"); });
   expect_error(ErrorKind::IoError, {folder_.path().string(), "is a directory"},
                [&] { read_idx(images, folder_.path(), 4); });
 }
@@ -198,7 +201,8 @@ TEST_F(Idx, FindsPlainBeforePacked) {
 
 TEST(FashionMnist, Loads) {
   const fs::path folder = test::FASHION_MNIST_FOLDER;
-  const Dataset train = read_idx(find_idx(folder, "train-images-idx3-ubyte"), find_idx(folder, "train-labels-idx1-ubyte"), 10);
+  const Dataset train =
+      read_idx(find_idx(folder, "train-images-idx3-ubyte"), find_idx(folder, "train-labels-idx1-ubyte"), 10);
   EXPECT_EQ(train.count, 60000);
   EXPECT_EQ(train.height, 28);
   EXPECT_EQ(train.width, 28);
@@ -206,9 +210,11 @@ TEST(FashionMnist, Loads) {
   for (int32_t label = 0; label < 10; ++label)
     EXPECT_EQ(std::count(train.labels.begin(), train.labels.end(), label), 6000);
   // The mean that everybody normalizes Fashion-MNIST with.
-  EXPECT_NEAR(std::accumulate(train.images.begin(), train.images.end(), 0.0) / 255.0 / (60000.0 * 784.0), 0.2860, 1e-4);
+  EXPECT_NEAR(std::accumulate(train.images.begin(), train.images.end(), 0.0) / 255.0 / (60000.0 * 784.0),
+              0.2860, 1e-4);
 
-  const Dataset validation = read_idx(find_idx(folder, "t10k-images-idx3-ubyte"), find_idx(folder, "t10k-labels-idx1-ubyte"), 10);
+  const Dataset validation =
+      read_idx(find_idx(folder, "t10k-images-idx3-ubyte"), find_idx(folder, "t10k-labels-idx1-ubyte"), 10);
   EXPECT_EQ(validation.count, 10000);
   EXPECT_EQ(validation.labels.size(), 10000u);
 }

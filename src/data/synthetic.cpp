@@ -1,8 +1,7 @@
-#include "data/dataset.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "data/dataset.h"
 #include "renaissance/core/philox.h"
 #include "renaissance/core/types.h"
 
@@ -20,7 +19,8 @@ std::vector<uint8_t> make_patterns(const Philox& random, int64_t classes, int64_
   std::vector<uint8_t> patterns(static_cast<size_t>(Shape(classes, GRID, GRID, channels).numel()));
   for (size_t i = 0; i < patterns.size(); ++i) {
     const uint32_t bits = random.at(RandomPurpose::SYNTHETIC, PATTERN_STREAM, i / 4)[i % 4];
-    patterns[i] = static_cast<uint8_t>(PATTERN_LOW + static_cast<int32_t>(Philox::below(bits, PATTERN_VALUES)));
+    patterns[i] =
+        static_cast<uint8_t>(PATTERN_LOW + static_cast<int32_t>(Philox::below(bits, PATTERN_VALUES)));
   }
   return patterns;
 }

@@ -60,7 +60,8 @@ TEST(Synthetic, ANearestMeanClassifierGeneralizes) {
       }
       distances.push_back(distance);
     }
-    correct += std::min_element(distances.begin(), distances.end()) - distances.begin() == validation.labels[i];
+    correct +=
+        std::min_element(distances.begin(), distances.end()) - distances.begin() == validation.labels[i];
   }
   EXPECT_GT(correct, 190);
 }

@@ -52,8 +52,8 @@ struct RowWriter {
   const uint8_t* image;
   const Transform& transform;
   const float* table;
-  int64_t shift;    ///< image column = output column + shift
-  int64_t step;     ///< floats from one output pixel to the next
+  int64_t shift;  ///< image column = output column + shift
+  int64_t step;   ///< floats from one output pixel to the next
   Columns columns;
 
   void fill(float* out, int64_t count) const {
@@ -108,7 +108,8 @@ void check_transform(const Transform& transform, int64_t channels) {
   for (const float deviation : transform.std)
     TR_CHECK(std::isfinite(deviation) && deviation > 0, ValueError,
              cat("transform: std ", deviation, "; it must be above 0"));
-  TR_CHECK(transform.crop_padding >= 0 && transform.crop_padding < std::numeric_limits<int32_t>::max(), ValueError,
+  TR_CHECK(transform.crop_padding >= 0 && transform.crop_padding < std::numeric_limits<int32_t>::max(),
+           ValueError,
            cat("transform: crop padding ", transform.crop_padding, "; it must be at least 0 and below 2^31"));
 }
 
@@ -117,7 +118,8 @@ void fill_lookup_table(const Transform& transform, int64_t channels, std::span<f
     const float mean = channel_value(transform.mean, c, 0.0f);
     const float deviation = channel_value(transform.std, c, 1.0f);
     for (int64_t pixel = 0; pixel < PIXEL_VALUES; ++pixel)
-      table[static_cast<size_t>(c * PIXEL_VALUES + pixel)] = (static_cast<float>(pixel) / 255.0f - mean) / deviation;
+      table[static_cast<size_t>(c * PIXEL_VALUES + pixel)] =
+          (static_cast<float>(pixel) / 255.0f - mean) / deviation;
   }
 }
 
@@ -132,7 +134,8 @@ Placement draw_placement(const Transform& transform, uint64_t seed, int64_t epoc
     placement.top = Philox::below(bits[0], corners);
     placement.left = Philox::below(bits[1], corners);
   }
-  if (transform.horizontal_flip) placement.flip = Philox::below(random.at(RandomPurpose::FLIP, stream, index)[0], 2) == 1;
+  if (transform.horizontal_flip)
+    placement.flip = Philox::below(random.at(RandomPurpose::FLIP, stream, index)[0], 2) == 1;
   return placement;
 }
 
@@ -141,8 +144,13 @@ void transform_sample(const Dataset& dataset, int64_t sample, const Transform& t
   const int64_t channels = dataset.channels, width = transform.width;
   const int64_t shift = placement.left - transform.crop_padding;
   const int64_t step = placement.flip ? -channels : channels;
-  const RowWriter writer{dataset, dataset.images.data() + sample * dataset.image_bytes(), transform, table.data(),
-                         shift,   step,                                                   inner_columns(width, shift)};
+  const RowWriter writer{dataset,
+                         dataset.images.data() + sample * dataset.image_bytes(),
+                         transform,
+                         table.data(),
+                         shift,
+                         step,
+                         inner_columns(width, shift)};
   const bool same_size = dataset.height == transform.height && dataset.width == width;
   for (int64_t y = 0; y < transform.height; ++y, out += width * channels) {
     float* const start = placement.flip ? out + (width - 1) * channels : out;
@@ -153,7 +161,10 @@ void transform_sample(const Dataset& dataset, int64_t sample, const Transform& t
     }
     const auto [begin, end] = writer.columns;
     writer.fill(start, begin);
-    same_size ? writer.copy(row, start + begin * step) : writer.resize(row, start + begin * step);
+    if (begin < end) {
+      float* const first = start + begin * step;
+      same_size ? writer.copy(row, first) : writer.resize(row, first);
+    }
     writer.fill(start + end * step, width - end);
   }
 }

@@ -69,18 +69,21 @@ TEST(Transform, CropsAndFlipsWithZeroPixelsAround) {
     for (const int64_t padding : {0, 1, 2, 6})  // 6 exceeds the image: a crop may miss it altogether
       for (int64_t top = 0; top <= 2 * padding; ++top)
         for (int64_t left = 0; left <= 2 * padding; ++left)
-          for (const bool flip : {false, true}) expect_crop(one_image(4, 5, channels), padding, {top, left, flip});
+          for (const bool flip : {false, true})
+            expect_crop(one_image(4, 5, channels), padding, {top, left, flip});
 }
 
 TEST(Transform, ResizesAsTorchInterpolate) {
   const nlohmann::json reference = test::load_reference("interpolate.json");
-  Dataset dataset{1, reference["height"], reference["width"], reference["channels"], 1, reference["pixels"], {0}};
+  Dataset dataset{1,  reference["height"], reference["width"], reference["channels"], 1, reference["pixels"],
+                  {0}};
   for (const nlohmann::json& want : reference["cases"]) {
     const Transform transform{want["height"], want["width"], reference["mean"], reference["std"]};
     const std::vector<float> values = want["values"];
     const std::vector<float> out = run(dataset, transform, {});
     ASSERT_EQ(out.size(), values.size());
-    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], values[i], 2e-6f) << "element " << i << " of " << want;
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], values[i], 2e-6f) << "element " << i << " of " << want;
   }
 }
 

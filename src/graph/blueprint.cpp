@@ -36,9 +36,9 @@ const T& get(const AttrValue* value, std::string_view name, std::string_view exp
   return *typed;
 }
 
-/// A residual block's body and projection are sequences: their layers are named by place in them.
+/// A lone layer without a name is a sequence of one, so that its name does not depend on being alone.
 BluePrint as_sequence(BluePrint child) {
-  if (child.kind == BluePrint::Kind::SEQ && child.name.empty()) return child;
+  if (child.kind == BluePrint::Kind::SEQ || !child.name.empty()) return child;
   return seq(std::vector<BluePrint>{std::move(child)});
 }
 

@@ -80,16 +80,14 @@ TEST(BluePrint, RepeatMakesUnnamedCopies) {
   EXPECT_THROW(repeat(0, relu()), Error);
 }
 
-TEST(BluePrint, ResidualHoldsSequences) {
-  const BluePrint block = residual(conv(8, 3, 1, 1), named("shortcut", conv(8, 1)));
+TEST(BluePrint, ResidualMakesSequencesOfWhatHasNoName) {
+  const BluePrint block = residual(conv(8, 3, 1, 1), conv(8, 1));
   EXPECT_EQ(block.kind, BluePrint::Kind::RESIDUAL);
   ASSERT_EQ(block.children.size(), 2u);
-  for (const BluePrint& child : block.children) {
-    EXPECT_EQ(child.kind, BluePrint::Kind::SEQ);
-    EXPECT_EQ(child.name, "");
-    EXPECT_EQ(child.children.size(), 1u);
-  }
-  EXPECT_EQ(residual(seq(relu())).children.size(), 1u);
+  EXPECT_EQ(block.children[0], seq(conv(8, 3, 1, 1)));
+  EXPECT_EQ(block.children[1], seq(conv(8, 1)));
+  EXPECT_EQ(residual(seq(relu())).children, std::vector<BluePrint>{seq(relu())});
+  EXPECT_EQ(residual(seq(relu()), named("shortcut", gap())).children[1], named("shortcut", gap()));
 }
 
 TEST(BluePrint, EqualityIgnoresWhereItCameFrom) {

@@ -83,14 +83,15 @@ std::string variants(const CompiledModel& model) {
 }
 
 std::string regions(const MemoryPlan& plan) {
-  TextTable table("rllrrrr");
+  TextTable table("rllrrrl");
   table.row({"no.", "region", "dtype", "tensors", "base", "bytes", ""});
   for (int r = 0; r < NUM_REGIONS - 1; ++r) {
     const Region region = region_at(r);
     const RegionInfo& info = plan.region_info(region);
     const std::string number = cat(std::setfill('0'), std::setw(3), r + 1), name(region_name(region));
     if (!info.enabled) {
-      table.row({number, name, cat("off: needs ", region_condition_name(region_traits(region).condition))});
+      table.row({number, name, "", "", "", "",
+                 cat("off: needs ", region_condition_name(region_traits(region).condition))});
       continue;
     }
     const bool empty = info.tensors == 0;

@@ -23,7 +23,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::fail(int code) const {
-  throw Error(ErrorKind::IoError, cat(path_.string(), ": cannot write: ", std::generic_category().message(code)));
+  throw Error(ErrorKind::IoError,
+              cat(path_.string(), ": cannot write: ", std::generic_category().message(code)));
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -119,17 +119,21 @@ BluePrint parse_repeat(const YamlTree& block, Mistakes& mistakes) {
   return repeat(*times, body);
 }
 
+/// A list of layers, or one layer that may have a name of its own.
+BluePrint read_body(const YamlTree& value, Mistakes& mistakes) {
+  return value.kind == Kind::MAP ? parse_layer(value, mistakes) : read_sequence(value, mistakes);
+}
+
 BluePrint parse_residual(const YamlTree& block, Mistakes& mistakes) {
   const BlockKeys keys = read_block_keys(block, {"name", "layers", "projection"}, mistakes);
   if (keys.layers == nullptr) return {};
-  BluePrint body = read_sequence(*keys.layers, mistakes);
-  std::optional<BluePrint> projection;
-  if (keys.projection != nullptr) {
-    projection = read_sequence(*keys.projection, mistakes);
-    for (const BluePrint& child : body.children)
-      if (child.name == "downsample")
-        mistakes.add(child.where, "'downsample' is the name of the block's projection; rename this layer");
-  }
+  BluePrint body = read_body(*keys.layers, mistakes);
+  if (keys.projection == nullptr) return residual(std::move(body));
+  BluePrint projection = read_body(*keys.projection, mistakes);
+  const std::string name = projection.name.empty() ? "downsample" : projection.name;
+  for (const BluePrint& child : body.children)
+    if (body.name.empty() && child.name == name)
+      mistakes.add(child.where, cat("'", name, "' is the name of the block's projection; rename this layer"));
   return residual(std::move(body), std::move(projection));
 }
 
@@ -195,10 +199,12 @@ YamlTree write_list(const std::vector<BluePrint>& layers) {
   return list;
 }
 
-/// The children of a sequence without a name; anything else as the only layer of one.
+bool is_plain_sequence(const BluePrint& print) {
+  return print.kind == BluePrint::Kind::SEQ && print.name.empty();
+}
+
 YamlTree write_body(const BluePrint& body) {
-  if (body.kind == BluePrint::Kind::SEQ && body.name.empty()) return write_list(body.children);
-  return write_list({body});
+  return is_plain_sequence(body) ? write_list(body.children) : write_layer(body);
 }
 
 bool is_positional(const Attributes& attrs) {
@@ -238,6 +244,8 @@ BluePrint read_layers(const YamlTree& list, Mistakes& mistakes) {
   return layers;
 }
 
-YamlTree write_layers(const BluePrint& layers) { return write_body(layers); }
+YamlTree write_layers(const BluePrint& layers) {
+  return write_list(is_plain_sequence(layers) ? layers.children : std::vector<BluePrint>{layers});
+}
 
 }  // namespace tr

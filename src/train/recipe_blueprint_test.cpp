@@ -67,6 +67,14 @@ TEST(RecipeBlueprint, EveryModelOfTheZooSurvivesWriting) {
   }
 }
 
+TEST(RecipeBlueprint, AResidualBlocksProjectionMayHaveAName) {
+  const Recipe recipe =
+      parse("  - residual: {layers: [fc: 8], projection: {seq: {name: shortcut, layers: [fc: 8, bn]}}}\n");
+  const BluePrint fc8 = op("fc", {{"#0", int64_t{8}}});
+  EXPECT_EQ(recipe.model.layers, seq(residual(seq(fc8), named("shortcut", seq(fc8, op("bn"))))));
+  EXPECT_EQ(parse_recipe(recipe_to_yaml(recipe), "again"), recipe) << recipe_to_yaml(recipe);
+}
+
 TEST(RecipeBlueprint, MistakesNameTheirPlace) {
   EXPECT_EQ(
       error_of("  - conv: {kernel: [3, 3]}\n  - 5: 1\n    bn: 2\n  - repeat: {times: 0, layers: [relu]}\n"

@@ -68,7 +68,7 @@ augment: {crop_padding: 4, horizontal_flip: yes}
 model: {name: resnet20}
 optimizer: {kind: adamw, learning_rate: 1e-3, momentum: 0.8, weight_decay: 1, beta1: 0.5, beta2: 0.6, epsilon: 1e-6, decay_norm_and_bias: true}
 schedule: {kind: step, warmup_epochs: 0.5, warmup_start: 0.1, final_fraction: 0.2, step_epochs: 3, gamma: 0.5}
-train: {epochs: 0, batch_size: 1, val_batch_size: 2, resolution: 32, val_resolution: 48, low_resolution: 16, label_smoothing: 1, init: kaiming, seed: 18446744073709551615, log_interval: 5}
+train: {epochs: 0, batch_size: 1, val_batch_size: 2, resolution: 32, val_resolution: 48, low_resolution: 16, low_resolution_epochs: 3, label_smoothing: 1, init: kaiming, seed: 18446744073709551615, log_interval: 5, max_skipped_steps: 9}
 precision: bf16
 device: cuda
 ranks: 2
@@ -86,7 +86,7 @@ run_dir: out/run 1
   expected.model.name = "resnet20";
   expected.optimizer = {OptimizerKind::ADAMW, 1e-3, 0.8, 1, 0.5, 0.6, 1e-6, true};
   expected.schedule = {ScheduleKind::STEP, 0.5, 0.1, 0.2, 3, 0.5};
-  expected.train = {0, 1, 2, 32, 48, 16, 1, InitScheme::KAIMING, 18446744073709551615u, 5};
+  expected.train = {0, 1, 2, 32, 48, 16, 3, 1, InitScheme::KAIMING, 18446744073709551615u, 5, 9};
   expected.precision = Precision::BF16;
   expected.device = BackendKind::CUDA;
   expected.ranks = 2;

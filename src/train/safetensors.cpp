@@ -35,13 +35,15 @@ std::optional<int64_t> dtype_bits(std::string_view dtype) {
     int64_t bits;
   };
   constexpr std::array ENTRIES{
-      Entry{"BOOL", 8},    Entry{"U8", 8},          Entry{"I8", 8},          Entry{"F8_E4M3", 8}, Entry{"F8_E5M2", 8},
-      Entry{"F8_E8M0", 8}, Entry{"F8_E4M3FNUZ", 8}, Entry{"F8_E5M2FNUZ", 8}, Entry{"F4", 4},      Entry{"F6_E2M3", 6},
-      Entry{"F6_E3M2", 6}, Entry{"U16", 16},        Entry{"I16", 16},        Entry{"F16", 16},    Entry{"BF16", 16},
-      Entry{"U32", 32},    Entry{"I32", 32},        Entry{"F32", 32},        Entry{"U64", 64},    Entry{"I64", 64},
+      Entry{"BOOL", 8},    Entry{"U8", 8},      Entry{"I8", 8},          Entry{"F8_E4M3", 8},
+      Entry{"F8_E5M2", 8}, Entry{"F8_E8M0", 8}, Entry{"F8_E4M3FNUZ", 8}, Entry{"F8_E5M2FNUZ", 8},
+      Entry{"F4", 4},      Entry{"F6_E2M3", 6}, Entry{"F6_E3M2", 6},     Entry{"U16", 16},
+      Entry{"I16", 16},    Entry{"F16", 16},    Entry{"BF16", 16},       Entry{"U32", 32},
+      Entry{"I32", 32},    Entry{"F32", 32},    Entry{"U64", 64},        Entry{"I64", 64},
       Entry{"F64", 64},    Entry{"C64", 64},
   };
-  const auto* found = std::find_if(ENTRIES.begin(), ENTRIES.end(), [&](const Entry& e) { return e.name == dtype; });
+  const auto* found =
+      std::find_if(ENTRIES.begin(), ENTRIES.end(), [&](const Entry& e) { return e.name == dtype; });
   if (found == ENTRIES.end()) return std::nullopt;
   return found->bits;
 }
@@ -79,8 +81,10 @@ class HeaderReader {
 
   /// Entries in file order.
   std::vector<Entry> read(const std::string& text, std::map<std::string, std::string>& metadata) const {
+    check(text.starts_with('{'), "the header does not begin with '{'; it is not a safetensors file");
+    // The JSON library takes a zero byte for the end and would ignore what follows.
+    check(text.find('\0') == std::string::npos, "the header is not JSON: it holds a zero byte");
     const json header = parse(text);
-    check(header.is_object(), cat("the header is a JSON ", header.type_name(), ", expected an object"));
     std::vector<Entry> entries;
     for (const auto& [name, value] : header.items()) {
       if (name == METADATA)
@@ -124,14 +128,16 @@ class HeaderReader {
     check(value.is_object(), cat(METADATA, " is a JSON ", value.type_name(), ", expected an object"));
     std::map<std::string, std::string> metadata;
     for (const auto& [key, text] : value.items()) {
-      check(text.is_string(), cat(METADATA, " '", key, "' is a JSON ", text.type_name(), ", expected a string"));
+      check(text.is_string(),
+            cat(METADATA, " '", key, "' is a JSON ", text.type_name(), ", expected a string"));
       metadata[key] = text.get<std::string>();
     }
     return metadata;
   }
 
   const json& member(const std::string& name, const json& value, const char* key) const {
-    check(value.is_object(), cat("tensor '", name, "' is a JSON ", value.type_name(), ", expected an object"));
+    check(value.is_object(),
+          cat("tensor '", name, "' is a JSON ", value.type_name(), ", expected an object"));
     const auto found = value.find(key);
     check(found != value.end(), cat("tensor '", name, "' has no ", key));
     return *found;
@@ -139,11 +145,13 @@ class HeaderReader {
 
   std::vector<int64_t> read_sizes(const std::string& name, const json& value, const char* key) const {
     const json& list = member(name, value, key);
-    check(list.is_array(), cat("tensor '", name, "': ", key, " is a JSON ", list.type_name(), ", expected an array"));
+    check(list.is_array(),
+          cat("tensor '", name, "': ", key, " is a JSON ", list.type_name(), ", expected an array"));
     std::vector<int64_t> sizes;
     for (const json& item : list) {
       check(item.is_number_unsigned() && item.get<uint64_t>() <= std::numeric_limits<int64_t>::max(),
-            cat("tensor '", name, "': ", key, " holds ", item.dump(), ", expected whole numbers from 0 to 2^63 - 1"));
+            cat("tensor '", name, "': ", key, " holds ", item.dump(),
+                ", expected whole numbers from 0 to 2^63 - 1"));
       sizes.push_back(item.get<int64_t>());
     }
     return sizes;
@@ -152,7 +160,8 @@ class HeaderReader {
   Entry read_entry(const std::string& name, const json& value) const {
     Entry entry{name, {}, 0, 0};
     const json& dtype = member(name, value, "dtype");
-    check(dtype.is_string(), cat("tensor '", name, "': dtype is a JSON ", dtype.type_name(), ", expected a string"));
+    check(dtype.is_string(),
+          cat("tensor '", name, "': dtype is a JSON ", dtype.type_name(), ", expected a string"));
     entry.tensor.dtype = dtype.get<std::string>();
     const std::optional<int64_t> bits = dtype_bits(entry.tensor.dtype);
     check(bits.has_value(), cat("tensor '", name, "': dtype '", entry.tensor.dtype, "' is not known"));
@@ -162,27 +171,32 @@ class HeaderReader {
                                  shape_text(entry.tensor.shape), " is no possible number of bytes"));
     const std::vector<int64_t> range = read_sizes(name, value, "data_offsets");
     check(range.size() == 2 && range[0] <= range[1],
-          cat("tensor '", name, "': data_offsets ", shape_text(range), ", expected a begin and an end after it"));
+          cat("tensor '", name, "': data_offsets ", shape_text(range),
+              ", expected a begin and an end after it"));
     entry.begin = range[0];
     entry.end = range[1];
-    check(entry.end <= data_bytes_, cat("tensor '", name, "': data_offsets end at ", entry.end, " but the data has ",
-                                        data_bytes_, " bytes; the file may be cut short"));
+    check(entry.end <= data_bytes_,
+          cat("tensor '", name, "': data_offsets end at ", entry.end, " but the data has ", data_bytes_,
+              " bytes; the file may be cut short"));
     check(entry.end - entry.begin == *bytes,
-          cat("tensor '", name, "': data_offsets span ", entry.end - entry.begin, " bytes but ", entry.tensor.dtype,
-              " of shape ", shape_text(entry.tensor.shape), " takes ", *bytes));
+          cat("tensor '", name, "': data_offsets span ", entry.end - entry.begin, " bytes but ",
+              entry.tensor.dtype, " of shape ", shape_text(entry.tensor.shape), " takes ", *bytes));
     return entry;
   }
 
   void check_cover(const std::vector<Entry>& entries) const {
     int64_t reached = 0;
     for (const Entry& entry : entries) {
-      check(entry.begin >= reached, cat("tensor '", entry.name, "' begins at byte ", entry.begin,
-                                        " of the data, inside the tensor before it, which ends at ", reached));
-      check(entry.begin == reached, cat("bytes ", reached, " to ", entry.begin - 1, " of the data, before tensor '",
-                                        entry.name, "', belong to no tensor"));
+      check(entry.begin >= reached,
+            cat("tensor '", entry.name, "' begins at byte ", entry.begin,
+                " of the data, inside the tensor before it, which ends at ", reached));
+      check(entry.begin == reached,
+            cat("bytes ", reached, " to ", entry.begin - 1, " of the data, before tensor '", entry.name,
+                "', belong to no tensor"));
       reached = entry.end;
     }
-    check(reached == data_bytes_, cat("the last ", data_bytes_ - reached, " bytes of the data belong to no tensor"));
+    check(reached == data_bytes_,
+          cat("the last ", data_bytes_ - reached, " bytes of the data belong to no tensor"));
   }
 
   const fs::path& path_;
@@ -254,8 +268,9 @@ void write_safetensors(const fs::path& file, const StateDict& state) {
   check_writable(state);
   const std::vector<size_t> order = write_order(state);
   const std::string header = make_header(state, order);
-  TR_CHECK(std::ssize(header) <= MOST_HEADER_BYTES, ValueError,
-           cat("safetensors: the header takes ", header.size(), " bytes; ", MOST_HEADER_BYTES, " are possible"));
+  TR_CHECK(
+      std::ssize(header) <= MOST_HEADER_BYTES, ValueError,
+      cat("safetensors: the header takes ", header.size(), " bytes; ", MOST_HEADER_BYTES, " are possible"));
   const uint64_t length = header.size();
   AtomicFile out(file);
   out.write(std::as_bytes(std::span(&length, 1)));
@@ -270,7 +285,8 @@ StateDict read_safetensors(const fs::path& file) {
   TR_CHECK(!code, IoError, cat(file.string(), ": cannot read: ", code.message()));
   errno = 0;
   std::ifstream in(file, std::ios::binary);
-  TR_CHECK(in.is_open(), IoError, cat(file.string(), ": cannot read: ", std::generic_category().message(errno)));
+  TR_CHECK(in.is_open(), IoError,
+           cat(file.string(), ": cannot read: ", std::generic_category().message(errno)));
 
   TR_CHECK(size >= LENGTH_BYTES, DataError,
            cat(file.string(), ": ", size, " bytes, too short for a safetensors file"));

@@ -16,7 +16,8 @@ using test::write_file;
 namespace fs = std::filesystem;
 
 template <typename T>
-StateTensor tensor(const std::string& dtype, const std::vector<int64_t>& shape, const std::vector<T>& values) {
+StateTensor tensor(const std::string& dtype, const std::vector<int64_t>& shape,
+                   const std::vector<T>& values) {
   StateTensor result{dtype, shape, std::vector<std::byte>(values.size() * sizeof(T))};
   if (!values.empty()) std::memcpy(result.data.data(), values.data(), result.data.size());
   return result;
@@ -30,7 +31,8 @@ std::vector<T> values_of(const StateTensor& tensor) {
 }
 
 StateDict small_state() {
-  return {{{"fc.weight", tensor<float>("F32", {2, 3}, {1, 2, 3, 4, 5, 6})}, {"fc.bias", tensor<float>("F32", {2}, {7, 8})}},
+  return {{{"fc.weight", tensor<float>("F32", {2, 3}, {1, 2, 3, 4, 5, 6})},
+           {"fc.bias", tensor<float>("F32", {2}, {7, 8})}},
           {}};
 }
 
@@ -77,7 +79,8 @@ TEST_F(Safetensors, RoundTrip) {
   StateDict state = small_state();
   state.tensors.emplace_back("scalar", tensor<float>("F32", {}, {9}));
   state.tensors.emplace_back("empty", tensor<float>("F32", {0, 4}, {}));
-  state.tensors.emplace_back("name with \"quotes\", ünïcode", tensor<uint16_t>("BF16", {1, 1, 1, 1}, {0x3f80}));
+  state.tensors.emplace_back("name with \"quotes\", ünïcode",
+                             tensor<uint16_t>("BF16", {1, 1, 1, 1}, {0x3f80}));
   state.metadata = {{"epoch", "3"}, {"note", "größer\n"}};
   const fs::path file = folder_ / "state.safetensors";
   write_safetensors(file, state);
@@ -91,7 +94,8 @@ TEST_F(Safetensors, AnEmptyStateRoundTrips) {
 }
 
 TEST_F(Safetensors, WritesTheDocumentedBytes) {
-  StateDict state{{{"b", tensor<uint8_t>("U8", {3}, {1, 2, 3})}, {"a", tensor<float>("F32", {1, 1}, {1.0f})}}, {{"k", "v"}}};
+  StateDict state{{{"b", tensor<uint8_t>("U8", {3}, {1, 2, 3})}, {"a", tensor<float>("F32", {1, 1}, {1.0f})}},
+                  {{"k", "v"}}};
   write_safetensors(folder_ / "file", state);
   // The wider dtype comes first, so that both are aligned; spaces pad the header to 8 bytes.
   const std::string header =
@@ -150,21 +154,23 @@ TEST_F(Safetensors, RefusesDamagedLengths) {
   refuse_file("", "0 bytes, too short");
   refuse_file("1234567", "7 bytes, too short");
   refuse_file(std::string("\x08\0\0\0\0\0\0\0{}", 10), "header takes 8 bytes but only 2 follow");
-  refuse_file(std::string(8, '\xff') + "{}", "header takes 18446744073709551615 bytes, more than the 100000000");
+  refuse_file(std::string(8, '\xff') + "{}",
+              "header takes 18446744073709551615 bytes, more than the 100000000");
   refuse_file("<!DOCTYPE html>", "not a safetensors file");
 }
 
 TEST_F(Safetensors, RefusesDamagedHeaders) {
   refuse("{", "", "not JSON");
-  refuse("", "", "not JSON");
-  refuse(std::string("{}\0", 3), "", "not JSON");
+  refuse("{}x", "", "not JSON");
+  refuse("", "", "does not begin with '{'");
+  refuse(std::string("{}\0x", 4), "", "zero byte");
   refuse("{\"\xff\":1}", "", "not JSON");
-  refuse("[]", "", "is a JSON array");
+  refuse("[]", "", "does not begin with '{'");
   refuse(R"({"a":1})", "", "'a' is a JSON number");
   refuse(R"({"__metadata__":[]})", "", "__metadata__ is a JSON array");
   refuse(R"({"__metadata__":{"a":1}})", "", "'a' is a JSON number");
   refuse(R"({"a":{"x":[[[[]]]]}})", "", "nested too deeply");
-  refuse(std::string(100000, '['), "", "nested too deeply");
+  refuse(R"({"a":)" + std::string(100000, '['), "", "nested too deeply");
 }
 
 TEST_F(Safetensors, RefusesNamesThatAppearTwice) {
@@ -251,7 +257,8 @@ TEST_F(Safetensors, AFailedWriteKeepsTheOldFileAndLeavesNoTemporary) {
 
   // A full disk: the temporary leads to a device that has no space.
   fs::create_symlink("/dev/full", folder_ / "state.safetensors.tmp");
-  expect_error(ErrorKind::IoError, {file.string(), "No space left"}, [&] { write_safetensors(file, small_state()); });
+  expect_error(ErrorKind::IoError, {file.string(), "No space left"},
+               [&] { write_safetensors(file, small_state()); });
   EXPECT_EQ(read_file(file), old);
   expect_only({file});
 
@@ -263,13 +270,15 @@ TEST_F(Safetensors, AFailedWriteKeepsTheOldFileAndLeavesNoTemporary) {
   fs::remove(blocked);
 
   // A folder that is a file.
-  expect_error(ErrorKind::IoError, {"inside", "Not a directory"}, [&] { write_safetensors(file / "inside", small_state()); });
+  expect_error(ErrorKind::IoError, {"inside", "Not a directory"},
+               [&] { write_safetensors(file / "inside", small_state()); });
   EXPECT_EQ(read_file(file), old);
 
   // A target that cannot be replaced.
   const fs::path folder = folder_ / "folder";
   fs::create_directory(folder);
-  expect_error(ErrorKind::IoError, {folder.string(), "directory"}, [&] { write_safetensors(folder, small_state()); });
+  expect_error(ErrorKind::IoError, {folder.string(), "directory"},
+               [&] { write_safetensors(folder, small_state()); });
   expect_only({file, folder});
 }
 

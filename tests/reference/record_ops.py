@@ -163,6 +163,7 @@ def cases():
     yield c("1x1_odd", [2, 7, 5, 3], 5, 1)
     yield c("1x1_wide", [2, 5, 5, 128], 32, 1, bias=False)
     yield c("1x1_stride2", [2, 8, 8, 16], 32, 1, stride=2, bias=False)
+    yield c("1x1_stride2_few_channels", [6, 8, 8, 4], 8, 1, stride=2, bias=False)
     yield c("1x1_stride3_over_kernel", [1, 10, 10, 4], 6, 1, stride=3)
     yield c("2x2_stride3_over_kernel", [2, 9, 8, 5], 3, 2, stride=3)
     yield c("3x3_wide", [1, 6, 6, 64], 64, 3, padding=1, bias=False)

@@ -25,4 +25,10 @@ void expect_error(ErrorKind kind, const std::vector<std::string>& parts, const C
   ADD_FAILURE() << "expected a " << error_kind_name(kind) << ", nothing was thrown";
 }
 
+/// The same for a single part.
+template <typename Call>
+void refuses(ErrorKind kind, const std::string& part, const Call& call) {
+  expect_error(kind, std::vector<std::string>{part}, call);
+}
+
 }  // namespace tr::test

@@ -8,7 +8,7 @@
 namespace tr::test {
 
 struct GradientCheck {
-  float step = 4e-3f;          ///< of the outer difference; a second one uses half of it
+  float step = 1e-3f;          ///< of the outer difference; a second one uses half of it
   double tolerance = 5e-3;     ///< relative to the largest magnitude of the gradient
   int64_t most_elements = 40;  ///< evenly spaced, per tensor
 };

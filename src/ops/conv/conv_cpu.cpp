@@ -1,6 +1,7 @@
 // Convolution through oneDNN: data stay dense NHWC in the arena, weights take the library's layout inside
 // the workspace. https://oneapi-src.github.io/oneDNN/v2.6/dev_guide_convolution.html
 #include "ops/conv/conv.h"
+#include "ops/conv/conv_weight_gradient.h"
 #include "ops/support/cpu_loops.h"
 #include "ops/support/dnnl_weights.h"
 
@@ -79,6 +80,9 @@ DnnlWeights weights_of(const Problem& problem, const BackwardWeights::primitive_
 class ConvCpuKernels : public OpKernels {
  public:
   Offer offer(const OpQuery& query, Pass pass) const override {
+    const ConvAttributes conv(query.attrs);
+    if (pass == Pass::BACKWARD_WEIGHT && ConvWeightGradient::fits(conv, query.x[0]))
+      return {cpu_declines(query.dtype), ConvWeightGradient(conv, query.x[0], query.y).workspace_bytes()};
     const Problem problem(query);
     const dnnl::engine engine = offer_engine();
     try {
@@ -140,23 +144,35 @@ class ConvCpuKernels : public OpKernels {
   }
 
   static Call backward_weights(const Binding& binding, const Problem& problem, const CpuContext& context) {
+    const OpQuery& query = binding.query;
+    const ConvAttributes conv(query.attrs);
+    float* dy = binding.data<float>(Port::DY);
+    const Call gradient =
+        ConvWeightGradient::fits(conv, query.x[0])
+            ? ConvWeightGradient(conv, query.x[0], query.y)
+                  .bind(binding.data<const float>(Port::X), dy, binding.data<float>(Port::PARAM_GRAD, 0),
+                        conv.bias ? binding.data<float>(Port::PARAM_GRAD, 1) : nullptr, binding.workspace)
+            : dnnl_backward_weights(binding, problem, context);
+    if (!conv.relu) return gradient;
+    return [gradient, dy, y = binding.data<const float>(Port::Y), elements = query.y.numel()] {
+      relu_backward(y, dy, dy, elements);
+      gradient();
+    };
+  }
+
+  static Call dnnl_backward_weights(const Binding& binding, const Problem& problem,
+                                    const CpuContext& context) {
     const BackwardWeights::primitive_desc desc = problem.backward_weights(context.engine);
     const auto placed = weights_of(problem, desc, context.engine)
                             .place(context, binding.data<float>(Port::PARAM_GRAD), binding.workspace);
-    float* dy = binding.data<float>(Port::DY);
-    const Call conv = with_reorder(
+    return with_reorder(
         placed, WeightUse::WRITE,
         DnnlCall(BackwardWeights(desc), context.stream,
                  {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<float>(Port::X))},
                   {DNNL_ARG_DIFF_WEIGHTS, placed.weights},
                   {DNNL_ARG_DIFF_BIAS, bias_memory(binding, problem, context, Port::PARAM_GRAD)},
-                  {DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, dy)},
+                  {DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<float>(Port::DY))},
                   {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
-    if (!ConvAttributes(binding.query.attrs).relu) return conv;
-    return [conv, dy, y = binding.data<const float>(Port::Y), elements = binding.query.y.numel()] {
-      relu_backward(y, dy, dy, elements);
-      conv();
-    };
   }
 
   static Call backward_data(const Binding& binding, const Problem& problem, const CpuContext& context) {

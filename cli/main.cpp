@@ -1,0 +1,64 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+#include <new>
+
+#include "renaissance/core/error.h"
+#include "verbs.h"
+
+namespace tr::cli {
+
+namespace {
+
+int fail(int exit_code, std::string_view text) {
+  std::cerr << "renaissance: " << text << std::endl;
+  return exit_code;
+}
+
+/// What the user can mend by other arguments or another recipe, as opposed to files and machines.
+bool is_usage(ErrorKind kind) {
+  return kind == ErrorKind::RecipeError || kind == ErrorKind::ValueError || kind == ErrorKind::ShapeError ||
+         kind == ErrorKind::NotSupportedError;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains image models from one static memory plan.", "renaissance");
+  app.set_version_flag("--version", std::string("renaissance ") + TR_VERSION);
+  app.require_subcommand(1);
+  app.footer("Each verb has a --help of its own, with examples.");
+  int exit_code = EXIT_FINE;
+  add_train(app, exit_code);
+  add_eval(app, exit_code);
+  add_plan(app, exit_code);
+  add_models(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    const std::vector<CLI::App*> verbs = app.get_subcommands();
+    const std::string verb = verbs.empty() ? "" : ' ' + verbs.front()->get_name();
+    return fail(EXIT_USAGE, cat(error.what(), "\nTry 'renaissance", verb, " --help'."));
+  }
+  std::cout.flush();
+  TR_CHECK(std::cout.good(), IoError, "standard output cannot be written; is the disk full?");
+  return exit_code;
+}
+
+}  // namespace
+
+}  // namespace tr::cli
+
+int main(int argc, char** argv) {
+  using namespace tr::cli;
+  try {
+    return run(argc, argv);
+  } catch (const tr::Error& error) {
+    return fail(is_usage(error.kind()) ? EXIT_USAGE : EXIT_FAILED, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(EXIT_FAILED, "out of host memory; use a smaller batch or fewer samples");
+  } catch (const std::exception& error) {
+    return fail(EXIT_FAILED, error.what());
+  }
+}

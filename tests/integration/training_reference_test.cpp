@@ -1,0 +1,213 @@
+// Whole steps against recorded PyTorch: a residual network and every optimizer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "renaissance/train/trainer.h"
+#include "support/op_rig.h"
+#include "support/reference.h"
+#include "train/initialize.h"
+
+namespace tr {
+namespace {
+
+using test::fill;
+using test::load_reference;
+using test::matches;
+using test::recorded;
+
+/// A compiled model in a context, with its tensors by name.
+class Session {
+ public:
+  Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused = true)
+      : input_(input) {
+    CompileRequest request;
+    request.model = std::move(net);
+    request.inputs = {input, input, input, input, input, input};
+    request.classes = classes;
+    request.config.optimizer = recipe.optimizer.kind;
+    request.target.fuse = fused;
+    request.schedule.kind = ScheduleKind::CONSTANT;
+    request.schedule.base = recipe.optimizer.learning_rate;
+    model_ = std::make_shared<const CompiledModel>(
+        compile(request, std::make_shared<const Catalog>(make_catalog())));
+    context_ = make_context(model_);
+    initialize(*context_, recipe);
+  }
+
+  Context& context() { return *context_; }
+  const Parameter& parameter(const std::string& name) const {
+    const auto found = std::find_if(model_->parameters.begin(), model_->parameters.end(),
+                                    [&](const Parameter& p) { return p.name == name; });
+    TR_CHECK(found != model_->parameters.end(), IndexError, name);
+    return *found;
+  }
+  const DTensor& tensor(TensorId id) const { return model_->plan(Variant::TRAIN_BASE).tensor(id); }
+  TensorId id(const std::string& name) const {
+    const auto found = std::find(model_->tensor_names.begin(), model_->tensor_names.end(), name);
+    TR_CHECK(found != model_->tensor_names.end(), IndexError, name);
+    return static_cast<TensorId>(found - model_->tensor_names.begin());
+  }
+  std::vector<float> read(TensorId tensor_id) {
+    std::vector<float> values(static_cast<size_t>(tensor(tensor_id).shape.numel()));
+    context_->read(0, tensor(tensor_id).offset, values.data(),
+                   static_cast<int64_t>(values.size() * sizeof(float)));
+    return values;
+  }
+  void write(TensorId tensor_id, const std::vector<float>& values) {
+    context_->write(0, tensor(tensor_id).offset, values.data(),
+                    static_cast<int64_t>(values.size() * sizeof(float)));
+  }
+
+ private:
+  Shape input_;
+  std::shared_ptr<const CompiledModel> model_;
+  std::unique_ptr<Context> context_;
+};
+
+BluePrint reference_net() {
+  const auto stage = [](int64_t width, int64_t stride) {
+    BluePrint body =
+        seq(named("conv1", conv(width, 3, stride, 1, {.bias = false})), named("bn1", bn()),
+            named("relu", relu()), named("conv2", conv(width, 3, 1, 1, {.bias = false})), named("bn2", bn()));
+    BluePrint unit =
+        stride == 1 ? residual(body) : residual(body, seq(conv(width, 1, stride, 0, {.bias = false}), bn()));
+    return seq(named("0", std::move(unit)), named("relu_out", relu()));
+  };
+  return seq(named("conv1", conv(4, 3, 1, 1, {.bias = false})), named("bn1", bn()), named("relu", relu()),
+             named("layer1", stage(4, 1)), named("layer2", stage(8, 2)), named("gap", gap()), flatten(),
+             named("fc", fc(5)));
+}
+
+class ResidualTraining : public testing::TestWithParam<bool> {};
+
+TEST_P(ResidualTraining, LossGradientsAndWeightsFollowTorchForTwentySteps) {
+  const nlohmann::json want = load_reference("residual_training.json");
+  const Shape input(want["batch"], want["height"], want["width"], want["channels"]);
+  Recipe recipe;
+  recipe.optimizer.kind = OptimizerKind::NESTEROV;
+  recipe.optimizer.learning_rate = want["optimizer"]["learning_rate"];
+  recipe.optimizer.momentum = want["optimizer"]["momentum"];
+  recipe.optimizer.weight_decay = want["optimizer"]["weight_decay"];
+  recipe.train.label_smoothing = want["label_smoothing"];
+  Session session(reference_net(), input, want["classes"], recipe, GetParam());
+
+  uint32_t stream = want["parameter_stream"];
+  for (const auto& parameter : want["parameters"]) {
+    const std::string name = parameter["name"];
+    const Parameter& ours = session.parameter(name);
+    std::vector<float> values(static_cast<size_t>(ours.spec.shape.numel()));
+    fill(values, stream++, want["parameter_scale"], ours.spec.init == InitKind::ONES ? 1.0 : 0.0);
+    session.write(ours.tensors.master, values);
+  }
+  const auto feed = [&](int64_t batch) {
+    const InputSlot slot = session.context().input(0, InputBuffer::A);
+    fill({reinterpret_cast<float*>(slot.data), static_cast<size_t>(input.numel())},
+         want["input_stream"].get<uint32_t>() + static_cast<uint32_t>(batch), want["input_scale"]);
+    for (int64_t i = 0; i < input.n(); ++i) slot.labels[i] = static_cast<int32_t>((3 * i + batch) % 5);
+  };
+
+  const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
+  for (size_t s = 1; s <= want["steps"].get<size_t>(); ++s) {
+    feed(static_cast<int64_t>(s % 2));
+    step->launch();
+    const double loss = want["losses"][s - 1];
+    EXPECT_NEAR(session.read(LOSS)[0], loss, 1e-4 * loss) << "step " << s;
+    const auto gradients = want["gradients"].find(std::to_string(s));
+    if (gradients == want["gradients"].end()) continue;
+    for (const auto& [name, reference] : gradients->items())
+      EXPECT_TRUE(matches(session.read(session.parameter(name).tensors.grad), recorded(reference),
+                          s == 1 ? 1e-4 : 1e-3))
+          << name << " step " << s;
+  }
+  for (const auto& [name, reference] : want["final_parameters"].items())
+    EXPECT_TRUE(matches(session.read(session.parameter(name).tensors.master), recorded(reference), 1e-4))
+        << name;
+  for (const auto& [name, reference] : want["final_running_stats"].items())
+    EXPECT_TRUE(matches(session.read(session.id(name)), recorded(reference), 1e-4)) << name;
+
+  feed(1);
+  session.context().capture(Variant::VAL_BASE, InputBuffer::A)->launch();
+  EXPECT_NEAR(session.read(LOSS)[0], want["evaluation"]["loss"].get<double>(), 1e-3);
+  EXPECT_TRUE(matches(session.read(session.id("fc.out")), recorded(want["evaluation"]["logits"]), 1e-3));
+}
+
+INSTANTIATE_TEST_SUITE_P(FusedAndApart, ResidualTraining, testing::Bool());
+
+TEST(OptimizerReference, TwentyStepsOfEachLikeTorch) {
+  for (const auto& run : load_reference("optimizers.json")) {
+    const int64_t size = run["size"];
+    Recipe recipe;
+    recipe.optimizer.kind = parse_optimizer(run["kind"].get<std::string>());
+    recipe.optimizer.learning_rate = run["learning_rate"];
+    recipe.optimizer.momentum = run["momentum"];
+    recipe.optimizer.beta1 = run["beta1"];
+    recipe.optimizer.beta2 = run["beta2"];
+    recipe.optimizer.epsilon = run["epsilon"];
+    recipe.optimizer.weight_decay = run["weight_decay"];
+    // One fully connected weight of `size` elements is the vector.
+    Session session(seq(flatten(), named("fc", fc(1, false))), Shape(1, 1, 1, size), 1, recipe);
+    const ParameterTensors& tensors = session.parameter("fc.weight").tensors;
+    std::vector<float> values(static_cast<size_t>(size));
+    fill(values, run["stream"]);
+    session.write(tensors.master, values);
+    const auto update = session.context().capture_parts(Variant::TRAIN_BASE, InputBuffer::A,
+                                                        {GraphId::WATCH, GraphId::OPTIMIZER});
+    for (uint32_t step = 1; step <= run["weights"].size(); ++step) {
+      fill(values, run["stream"].get<uint32_t>() + step);
+      session.write(tensors.grad, values);
+      update->launch();
+      const std::vector<float> weights = session.read(tensors.master);
+      for (size_t i = 0; i < weights.size(); ++i)
+        EXPECT_NEAR(weights[i], run["weights"][step - 1][i].get<double>(), 1e-5)
+            << run["kind"] << " decay " << run["weight_decay"] << " step " << step << " element " << i;
+    }
+  }
+}
+
+TEST(SkippedStep, ANonFiniteGradientChangesNothing) {
+  Recipe recipe;
+  recipe.optimizer.kind = OptimizerKind::ADAM;
+  recipe.optimizer.weight_decay = 0.1;
+  Session session(reference_net(), Shape(4, 8, 8, 3), 5, recipe);
+  const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
+  const auto feed = [&](float first) {
+    const InputSlot slot = session.context().input(0, InputBuffer::A);
+    fill({reinterpret_cast<float*>(slot.data), size_t{4 * 8 * 8 * 3}}, 7);
+    reinterpret_cast<float*>(slot.data)[0] = first;
+    for (int32_t i = 0; i < 4; ++i) slot.labels[i] = i;
+  };
+  const auto state = [&] {
+    std::vector<std::vector<float>> all;
+    for (const Parameter& parameter : session.context().model().parameters)
+      for (const TensorId id :
+           {parameter.tensors.master, parameter.tensors.first_moment, parameter.tensors.second_moment})
+        all.push_back(session.read(id));
+    for (const Statistics& statistics : session.context().model().statistics)
+      for (const TensorId id : {statistics.tensors.prev_mean, statistics.tensors.prev_var})
+        all.push_back(session.read(id));
+    return all;
+  };
+  const auto counter = [&](BaselineId id) {
+    int32_t value = -1;
+    session.context().read(0, session.tensor(id).offset, &value, sizeof value);
+    return value;
+  };
+  feed(0.5f);
+  step->launch();
+  EXPECT_EQ(counter(STEP), 1);
+  const auto before = state();
+  feed(std::numeric_limits<float>::quiet_NaN());
+  step->launch();
+  EXPECT_EQ(counter(NAN_FLAG), 1);
+  EXPECT_EQ(counter(STEP), 1);
+  EXPECT_EQ(counter(SKIPPED_STEPS), 1);
+  EXPECT_EQ(before, state());
+  feed(0.5f);
+  step->launch();
+  EXPECT_EQ(counter(STEP), 2);
+  EXPECT_NE(before, state());
+}
+
+}  // namespace
+}  // namespace tr
