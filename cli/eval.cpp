@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -23,10 +24,8 @@ struct EvalOptions {
 
 void print(const Metrics& metrics, bool json) {
   if (json) {
-    const nlohmann::ordered_json line{{"loss", metrics.loss},
-                                      {"top1", metrics.top1},
-                                      {"top5", metrics.top5},
-                                      {"samples", metrics.samples}};
+    const nlohmann::ordered_json line{
+        {"loss", metrics.loss}, {"top1", metrics.top1}, {"top5", metrics.top5}, {"samples", metrics.samples}};
     std::cout << line.dump() << '\n';
     return;
   }

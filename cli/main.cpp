@@ -1,10 +1,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iostream>
 #include <new>
 
 #include "renaissance/core/error.h"
+#include "renaissance/graph/op_spec.h"
 #include "verbs.h"
 
 namespace tr::cli {
@@ -22,6 +24,20 @@ bool is_usage(ErrorKind kind) {
          kind == ErrorKind::NotSupportedError;
 }
 
+/// What is wrong with a verb's name; empty for one that exists.
+std::string verb_mistake(const CLI::App& app, std::string_view given) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    known.push_back(verb->get_name());
+    list += (list.empty() ? "" : ", ") + verb->get_name();
+  }
+  if (std::find(known.begin(), known.end(), given) != known.end()) return "";
+  const std::string near = nearest_name(given, known);
+  return cat("unknown verb '", given, "'; ",
+             near.empty() ? cat("use one of ", list) : cat("did you mean '", near, "'?"));
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains image models from one static memory plan.", "renaissance");
   app.set_version_flag("--version", std::string("renaissance ") + TR_VERSION);
@@ -32,6 +48,9 @@ int run(int argc, char** argv) {
   add_eval(app, exit_code);
   add_plan(app, exit_code);
   add_models(app, exit_code);
+  if (argc > 1 && argv[1][0] != '-')
+    if (const std::string mistake = verb_mistake(app, argv[1]); !mistake.empty())
+      return fail(EXIT_USAGE, mistake);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {

@@ -62,7 +62,8 @@ void print_json(const Catalog& catalog) {
 void add_models(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("models", "List the ready networks");
   const auto json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *json, "print a list of objects: name, parameters, classes, height, width, channels, summary");
+  verb->add_flag("--json", *json,
+                 "print a list of objects: name, parameters, classes, height, width, channels, summary");
   verb->footer(EXAMPLES);
   verb->callback([json, &exit_code] {
     const Catalog catalog = make_catalog();

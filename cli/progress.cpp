@@ -43,7 +43,8 @@ size_t terminal_columns(std::FILE* out) {
 ProgressStyle progress_style(std::FILE* out, bool quiet) {
   if (quiet) return ProgressStyle::QUIET;
   const char* terminal = std::getenv("TERM");
-  const bool redraws = isatty(fileno(out)) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+  const bool redraws =
+      isatty(fileno(out)) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
   return redraws ? ProgressStyle::BAR : ProgressStyle::LINES;
 }
 
@@ -51,7 +52,8 @@ std::string duration_text(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   const auto all = static_cast<long long>(std::llround(std::clamp(seconds, 0.0, 1e9)));
   const long long hours = all / 3600, minutes = all / 60 % 60, rest = all % 60;
-  return hours > 0 ? format("%lld:%02lld:%02lld", hours, minutes, rest) : format("%lld:%02lld", minutes, rest);
+  return hours > 0 ? format("%lld:%02lld:%02lld", hours, minutes, rest)
+                   : format("%lld:%02lld", minutes, rest);
 }
 
 ProgressPrinter::ProgressPrinter(std::FILE* out, ProgressStyle style) : out_(out), style_(style) {}
@@ -88,16 +90,21 @@ void ProgressPrinter::line(const std::string& text) {
 }
 
 void ProgressPrinter::draw_bar(const Progress& progress) {
-  constexpr size_t CELLS = 20;
-  const double share = static_cast<double>(progress.step) / static_cast<double>(std::max<int64_t>(progress.steps, 1));
-  const auto filled = static_cast<size_t>(share * static_cast<double>(CELLS));
-  const std::string bar = std::string(filled, '=') + std::string(CELLS - filled, ' ');
-  std::string text = format("epoch %lld/%lld [%s] %3.0f%%  ", static_cast<long long>(progress.epoch),
-                            static_cast<long long>(progress.epochs), bar.c_str(), 100.0 * share) +
-                     step_text(progress);
+  constexpr size_t MOST_CELLS = 30, FEWEST_CELLS = 5;
+  const double share =
+      static_cast<double>(progress.step) / static_cast<double>(std::max<int64_t>(progress.steps, 1));
+  const std::string left = format("epoch %lld/%lld ", static_cast<long long>(progress.epoch),
+                                  static_cast<long long>(progress.epochs));
+  const std::string right = format("%3.0f%%  ", 100.0 * share) + step_text(progress);
   // A line that wraps could not be redrawn.
-  text.resize(std::min(text.size(), terminal_columns(out_) - 1));
-  std::fprintf(out_, "\r%s\x1b[K", text.c_str());
+  const size_t columns = terminal_columns(out_) - 1, words = left.size() + right.size() + 3;
+  std::string bar;
+  if (columns >= words + FEWEST_CELLS) {
+    const size_t cells = std::min(columns - words, MOST_CELLS);
+    const auto filled = static_cast<size_t>(share * static_cast<double>(cells));
+    bar = "[" + std::string(filled, '=') + std::string(cells - filled, ' ') + "] ";
+  }
+  std::fprintf(out_, "\r%s\x1b[K", (left + bar + right).substr(0, columns).c_str());
   std::fflush(out_);
   bar_drawn_ = true;
 }

@@ -9,7 +9,8 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
   verb.add_option("RECIPE", arguments.file, "recipe in YAML; - reads standard input")
       ->required()
       ->option_text(" ");
-  verb.add_option("OVERRIDES", arguments.overrides, "values that replace the recipe's: train.epochs=3 data.mean=[0.5]")
+  verb.add_option("OVERRIDES", arguments.overrides,
+                  "values that replace the recipe's: train.epochs=3 data.mean=[0.5]")
       ->option_text("key=value ...");
 }
 

@@ -10,7 +10,7 @@
 namespace tr::cli {
 
 struct RecipeArguments {
-  std::string file;                     ///< "-" is standard input
+  std::string file;  ///< "-" is standard input
   std::vector<std::string> overrides;
 };
 

@@ -1,3 +1,5 @@
+#include <array>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -58,25 +60,19 @@ std::string result_json(const TrainResult& result, const RunFolder& folder) {
   // A run that was stopped in its first epoch has validated nothing.
   const auto validated = [&](double value) { return result.val.samples > 0 ? Json(value) : Json(); };
   // A path is bytes; JSON is UTF-8.
-  return Json{{"val_top1", validated(result.val.top1)},
-              {"val_top5", validated(result.val.top5)},
-              {"val_loss", validated(result.val.loss)},
-              {"seconds", result.seconds},
-              {"images_per_s", result.images_per_s},
-              {"epochs", result.epochs},
-              {"run_dir", folder.path().string()},
-              {"interrupted", result.interrupted}}
+  return Json{{"val_top1", validated(result.val.top1)}, {"val_top5", validated(result.val.top5)},
+              {"val_loss", validated(result.val.loss)}, {"seconds", result.seconds},
+              {"images_per_s", result.images_per_s},    {"epochs", result.epochs},
+              {"run_dir", folder.path().string()},      {"interrupted", result.interrupted}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string result_text(const TrainResult& result, const RunFolder& folder) {
-  std::ostringstream text;
-  text.precision(4);
-  text << std::fixed;
+  std::array<char, 64> metrics{};
   if (result.val.samples > 0)
-    text << "val top-1 " << 100.0 * result.val.top1 << "%  loss " << result.val.loss << "  in ";
-  text << duration_text(result.seconds) << "  saved in " << folder.path().string();
-  return text.str();
+    std::snprintf(metrics.data(), metrics.size(), "val top-1 %.2f%%  loss %.4f  ", 100.0 * result.val.top1,
+                  result.val.loss);
+  return cat(metrics.data(), "in ", duration_text(result.seconds), "  saved in ", folder.path().string());
 }
 
 int train(const TrainOptions& options) {
@@ -89,10 +85,10 @@ int train(const TrainOptions& options) {
   folder.create();
   folder.write("recipe.yaml", recipe_to_yaml(recipe));
   folder.write("plan.txt", plan_text(trainer.model()));
+  const StopSignals signals;
   MetricsFile metrics(folder.metrics());
   std::FILE* out = options.json ? stderr : stdout;
   ProgressPrinter printer(out, progress_style(out, options.quiet));
-  const StopSignals signals;
   TrainingObserver observer(metrics, printer, signals, recipe.train.epochs);
   const TrainResult result = trainer.run(observer);
   write_safetensors(folder.weights(), trainer.state_dict());
@@ -111,10 +107,12 @@ void add_train(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("train", "Train a recipe's model");
   const auto options = std::make_shared<TrainOptions>();
   add_recipe_arguments(*verb, options->recipe);
-  verb->add_option("--run-dir", options->run_dir, "folder for what the run leaves; default: run_dir of the recipe, or runs/NAME")
+  verb->add_option("--run-dir", options->run_dir,
+                   "folder for what the run leaves; default: run_dir of the recipe, or runs/NAME")
       ->option_text("DIR");
   verb->add_flag("--overwrite", options->overwrite, "replace the run that the folder holds");
-  verb->add_flag("--json", options->json, "print the result as one line of JSON; progress goes to standard error");
+  verb->add_flag("--json", options->json,
+                 "print the result as one line of JSON; progress goes to standard error");
   verb->add_flag("--quiet", options->quiet, "no progress");
   verb->footer(EXAMPLES);
   verb->callback([options, &exit_code] { exit_code = train(*options); });

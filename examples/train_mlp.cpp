@@ -9,8 +9,8 @@
 
 class EpochPrinter : public tr::Observer {
   void on_epoch(const tr::EpochReport& report) override {
-    std::printf("epoch %d  train loss %.4f  val loss %.4f\n", static_cast<int>(report.epoch), report.train.loss,
-                report.val.loss);
+    std::printf("epoch %d  train loss %.4f  val loss %.4f\n", static_cast<int>(report.epoch),
+                report.train.loss, report.val.loss);
   }
 };
 
@@ -18,8 +18,15 @@ int main(int argc, char** argv) try {
   tr::Recipe recipe;
   recipe.name = "train_mlp";
   recipe.model.layers = tr::seq(tr::flatten(), tr::fc(256), tr::relu(), tr::fc(10));
-  recipe.data = {.source = tr::DataSource::SYNTHETIC, .classes = 10, .train_samples = 2000, .val_samples = 500,
-                 .channels = 1, .height = 28, .width = 28, .mean = {0.5}, .std = {0.25}};
+  recipe.data = {.source = tr::DataSource::SYNTHETIC,
+                 .classes = 10,
+                 .train_samples = 2000,
+                 .val_samples = 500,
+                 .channels = 1,
+                 .height = 28,
+                 .width = 28,
+                 .mean = {0.5},
+                 .std = {0.25}};
   if (argc > 1) recipe.data = {.path = argv[1], .classes = 10, .mean = {0.2860}, .std = {0.3530}};
   recipe.optimizer = {.kind = tr::OptimizerKind::ADAMW, .learning_rate = 1e-3, .weight_decay = 0.01};
   recipe.train.epochs = 3;

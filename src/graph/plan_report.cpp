@@ -159,7 +159,8 @@ int64_t variant_waste_bytes(const CompiledModel& model, Variant variant) {
 int64_t alignment_waste_bytes(const CompiledModel& model, Variant variant) {
   int64_t waste = 0;
   for (const DTensor& tensor : model.plan(variant).tensors())
-    waste += own_slot(tensor, model.request.target.backend) - tensor.shape.numel() * dtype_bytes(tensor.dtype);
+    waste +=
+        own_slot(tensor, model.request.target.backend) - tensor.shape.numel() * dtype_bytes(tensor.dtype);
   return waste;
 }
 

@@ -135,7 +135,7 @@ class Trainer::Impl {
     const int64_t first = step * pass.batch * recipe_.ranks;
     for (int rank = 0; rank < recipe_.ranks; ++rank) {
       const InputSlot slot = context_->input(rank, buffer_of(step));
-      const int64_t begin = first + rank * capacity;
+      const int64_t begin = std::min(first + rank * capacity, pass.samples);
       const int64_t count = std::clamp<int64_t>(pass.samples - begin, 0, capacity);
       requests_[static_cast<size_t>(rank)] = {
           {reinterpret_cast<float*>(slot.data), slot.labels}, begin, count, capacity};

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
+#include <utility>
 
 #include "renaissance/core/error.h"
 #include "support/op_rig.h"
@@ -54,19 +56,30 @@ std::vector<float> output(OpRig& rig, const std::string& name) {
   throw Error(ErrorKind::ValueError, cat("the reference has an output '", name, "' that no port holds"));
 }
 
-class OpReference : public testing::TestWithParam<nlohmann::json> {
+struct ReferenceCase {
+  nlohmann::json json;
+  friend void PrintTo(const ReferenceCase& c, std::ostream* out) { *out << c.json.at("name"); }
+};
+
+std::vector<ReferenceCase> reference_cases() {
+  std::vector<ReferenceCase> cases;
+  for (nlohmann::json& json : load_reference("ops.json")) cases.push_back({std::move(json)});
+  return cases;
+}
+
+class OpReference : public testing::TestWithParam<ReferenceCase> {
  protected:
   void expect_outputs(OpRig& rig, const nlohmann::json& outputs) {
-    const double tolerance = GetParam().value("x_shift", 0.0) == 0.0 ? TOLERANCE : LARGE_MEAN_TOLERANCE;
+    const double tolerance = GetParam().json.value("x_shift", 0.0) == 0.0 ? TOLERANCE : LARGE_MEAN_TOLERANCE;
     for (const auto& [name, want] : outputs.items())
       EXPECT_TRUE(matches(output(rig, name), recorded(want), tolerance)) << name;
   }
 };
 
 TEST_P(OpReference, Agrees) {
-  const nlohmann::json& outputs = GetParam().at("outputs");
+  const nlohmann::json& outputs = GetParam().json.at("outputs");
   const Catalog catalog = make_catalog();
-  OpRig rig(catalog, case_of(GetParam()));
+  OpRig rig(catalog, case_of(GetParam().json));
   if (outputs.contains("forward")) {
     rig.run(Pass::FORWARD);
     expect_outputs(rig, outputs.at("forward"));
@@ -81,10 +94,9 @@ TEST_P(OpReference, Agrees) {
   expect_outputs(rig, outputs.at(outputs.contains("inference") ? "inference" : "forward"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, OpReference, testing::ValuesIn(load_reference("ops.json")),
-                         [](const auto& tested) {
-                           return tested.param.at("name").template get<std::string>();
-                         });
+INSTANTIATE_TEST_SUITE_P(Recorded, OpReference, testing::ValuesIn(reference_cases()), [](const auto& tested) {
+  return tested.param.json.at("name").template get<std::string>();
+});
 
 TEST(Dropout, KeepsTheStatedShareAndScalesIt) {
   const Catalog catalog = make_catalog();

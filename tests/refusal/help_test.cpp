@@ -47,6 +47,13 @@ TEST(Help, UsageErrorsExitWith2) {
   }
 }
 
+TEST(Help, UnknownVerbNamesTheNearest) {
+  const TempFolder folder;
+  const Outcome outcome = run_program(folder.path(), {"trian", "r.yaml"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean 'train'?"));
+}
+
 TEST(Help, ModelsAreListed) {
   const TempFolder folder;
   const Outcome outcome = run_program(folder.path(), {"models"});

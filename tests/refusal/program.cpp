@@ -71,7 +71,8 @@ std::string small_recipe(std::string_view more) {
   return cat(
       "name: small\n"
       "threads: 1\n"
-      "data: {source: synthetic, classes: 4, train_samples: 70, val_samples: 30, channels: 1, height: 8, width: 8}\n"
+      "data: {source: synthetic, classes: 4, train_samples: 70, val_samples: 30, channels: 1, height: 8, "
+      "width: 8}\n"
       "model: {layers: [flatten, {fc: 16}, relu, {fc: 4}]}\n"
       "train: {epochs: 2, batch_size: 16}\n",
       more);

@@ -19,17 +19,29 @@ json last_line(const std::filesystem::path& file) {
   return json::parse(text.substr(text.rfind('\n', text.size() - 2) + 1));
 }
 
-/// Waits until a running training has finished an epoch.
-void wait_for_an_epoch(const std::filesystem::path& run) {
+/// Waits until the metrics file of a running training has at least `bytes` bytes: 0 for a training that is
+/// about to start, 1 for a finished epoch.
+void wait_for_metrics(const std::filesystem::path& run, uintmax_t bytes) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(60);
   std::error_code code;
   while (Clock::now() < deadline) {
-    const auto bytes = std::filesystem::file_size(run / "metrics.jsonl", code);
-    if (!code && bytes > 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const auto found = std::filesystem::file_size(run / "metrics.jsonl", code);
+    if (!code && found >= bytes) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  FAIL() << "no epoch within a minute";
+  FAIL() << "no metrics within a minute";
+}
+
+/// Steps of some tenths of a second.
+std::string slow_recipe() {
+  return "name: slow\n"
+         "threads: 1\n"
+         "data: {source: synthetic, classes: 4, train_samples: 1024, val_samples: 4, channels: 3, height: "
+         "32, "
+         "width: 32}\n"
+         "model: {layers: [{conv: [32, 3, 1, 1]}, {conv: [64, 3, 1, 1]}, gap, flatten, {fc: 4}]}\n"
+         "train: {epochs: 1000, batch_size: 128}\n";
 }
 
 TEST(TrainEval, JsonIsOneLineAndEvalReproducesIt) {
@@ -80,9 +92,8 @@ TEST(TrainEval, WeightsOfAnotherModelAreRefused) {
   const TempFolder folder;
   write_file(folder / "r.yaml", small_recipe());
   ASSERT_EQ(run_program(folder.path(), {"train", "r.yaml", "--run-dir", "run"}).exit_code, 0);
-  const Outcome outcome =
-      run_program(folder.path(), {"eval", "r.yaml", "model={layers: [flatten, {fc: 4}]}", "--weights",
-                                  "run/weights.safetensors"});
+  const Outcome outcome = run_program(folder.path(), {"eval", "r.yaml", "model={layers: [flatten, {fc: 4}]}",
+                                                      "--weights", "run/weights.safetensors"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("weights do not fit the model"));
   const Outcome missing = run_program(folder.path(), {"eval", "r.yaml", "--weights", "none.safetensors"});
@@ -94,8 +105,9 @@ TEST(Interrupt, SavesWhatIsThereAndExits130) {
   for (const int number : {SIGINT, SIGTERM}) {
     const TempFolder folder;
     write_file(folder / "r.yaml", small_recipe());
-    Program training(folder.path(), {"train", "r.yaml", "train.epochs=1000000", "--json", "--run-dir", "run"});
-    wait_for_an_epoch(folder / "run");
+    Program training(folder.path(),
+                     {"train", "r.yaml", "train.epochs=1000000", "--json", "--run-dir", "run"});
+    wait_for_metrics(folder / "run", 1);
     training.send(number);
     const Outcome outcome = training.wait();
     EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
@@ -108,6 +120,35 @@ TEST(Interrupt, SavesWhatIsThereAndExits130) {
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
     EXPECT_EQ(json::parse(evaluated.out)["samples"], 30);
   }
+}
+
+TEST(Interrupt, InTheFirstEpochThereIsNothingValidated) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", slow_recipe());
+  Program training(folder.path(), {"train", "r.yaml", "--json", "--quiet", "--run-dir", "run"});
+  wait_for_metrics(folder / "run", 0);
+  training.send(SIGINT);
+  const Outcome outcome = training.wait();
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal after 0 of 1000 epochs"));
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["epochs"], 0);
+  EXPECT_TRUE(result["val_top1"].is_null());
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/weights.safetensors"));
+}
+
+TEST(Interrupt, TheSecondSignalEndsAtOnce) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", slow_recipe());
+  Program training(folder.path(), {"train", "r.yaml", "--json", "--run-dir", "run"});
+  wait_for_metrics(folder / "run", 0);
+  training.send(SIGINT);
+  training.send(SIGTERM);
+  const Outcome outcome = training.wait();
+  // Whichever is delivered last ends it.
+  EXPECT_THAT(outcome.exit_code, testing::AnyOf(128 + SIGINT, 128 + SIGTERM));
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/weights.safetensors"));
 }
 
 }  // namespace
