@@ -4,12 +4,11 @@
 
 namespace tr {
 
-std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model,
-                                      const ContextOptions& options) {
+std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model) {
   TR_CHECK(!model->request.plan_only, StateError,
            "context: the model was compiled for planning only; compile it to run");
-  return model->request.target.backend == BackendKind::CPU ? make_cpu_context(std::move(model), options)
-                                                           : make_cuda_context(std::move(model), options);
+  return model->request.target.backend == BackendKind::CPU ? make_cpu_context(std::move(model))
+                                                           : make_cuda_context(std::move(model));
 }
 
 }  // namespace tr

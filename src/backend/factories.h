@@ -5,7 +5,7 @@
 
 namespace tr {
 
-std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model, const ContextOptions& options);
-std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel> model, const ContextOptions& options);
+std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model);
+std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel> model);
 
 }  // namespace tr

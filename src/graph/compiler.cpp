@@ -220,6 +220,28 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   give(model.workspace, "workspace");
 }
 
+/// Parameters are the model's, not the input's: a layer whose weights would follow the resolution (fc after
+/// flatten) cannot serve variants of different resolutions.
+void check_parameter_shapes(const CompiledModel& model, const Wiring& wiring, DType dtype) {
+  for (const OpInstance& op : wiring.ops) {
+    const auto params = [&](size_t variant) {
+      return op.entry->spec->params(instance_query(op, model.shapes[variant], dtype, model.request.target));
+    };
+    const std::vector<ParamSpec> base = params(0);
+    for (size_t v = 1; v < NUM_VARIANTS && !base.empty(); ++v) {
+      if (model.request.inputs[v].h() == model.request.inputs[0].h() &&
+          model.request.inputs[v].w() == model.request.inputs[0].w())
+        continue;
+      const std::vector<ParamSpec> other = params(v);
+      for (size_t p = 0; p < base.size(); ++p)
+        TR_CHECK(other[p].shape == base[p].shape, ShapeError,
+                 cat(op.entry->spec->name(), " '", op.name, "': ", base[p].name, " is ", base[p].shape,
+                     " for input ", model.request.inputs[0], " and ", other[p].shape, " for ",
+                     model.request.inputs[v], "; use one resolution, or gap before flatten"));
+    }
+  }
+}
+
 void check_request(const CompileRequest& request) {
   TR_CHECK(request.target.ranks >= 1, ValueError,
            cat("target: ", request.target.ranks, " ranks; at least 1"));
@@ -280,6 +302,8 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
     model.shapes[v] = storage_shapes(model.arch, logical);
   }
   Wiring wiring = wire(model.arch, *model.catalog, model.shapes[0], dtype, request.target);
+
+  check_parameter_shapes(model, wiring, dtype);
 
   // 2. and 3. One plan per variant, each slot the largest over the variants.
   OfferBook offers(request, *model.catalog);

@@ -222,6 +222,14 @@ TEST(Compiler, RefusalsNameTheLayerAndTheReason) {
          Shape(1, 8, 8, 3));
 }
 
+TEST(Compiler, RefusesWeightsThatFollowTheResolution) {
+  CompileRequest request = small_request(seq(flatten(), named("head", fc(5))), Shape(2, 8, 8, 3));
+  request.inputs[static_cast<size_t>(Variant::TRAIN_LOWRES)] = Shape(2, 6, 6, 3);
+  refuses(ErrorKind::ShapeError,
+          "fc 'head': weight is [5,1,1,192] for input [2,8,8,3] and [5,1,1,108] for [2,6,6,3]",
+          [&] { compile(request, catalog()); });
+}
+
 TEST(Compiler, RefusesToRunWhatNoBackendOffers) {
   CompileRequest request = small_request(small_residual_net(), Shape(2, 8, 8, 3));
   request.config.precision = Precision::FP16;

@@ -75,6 +75,7 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.config.layout = recipe.layout;
   request.target = default_target(recipe.device);
   request.target.ranks = recipe.ranks;
+  request.target.threads = recipe.threads;
   request.target.workspace_cap_bytes = recipe.workspace_cap_bytes;
   request.target.deterministic = recipe.deterministic;
   request.schedule = schedule_spec(recipe, steps.steps_per_epoch());

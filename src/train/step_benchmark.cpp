@@ -45,7 +45,7 @@ StepBenchmark benchmark_step(const Recipe& recipe, double seconds) {
   result.compile_ms = ms_since(compile_start);
   result.planned_bytes = model->plan(Variant::TRAIN_BASE).total_bytes();
 
-  const auto context = make_context(model, {recipe.threads});
+  const auto context = make_context(model);
   initialize(*context, recipe);
   fill_input(*context, InputBuffer::A, recipe.train.seed);
   const auto step = context->capture(Variant::TRAIN_BASE, InputBuffer::A);

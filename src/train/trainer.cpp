@@ -49,7 +49,7 @@ class Trainer::Impl {
         model_(std::make_shared<const CompiledModel>(
             compile(compile_request(recipe, info_, false), std::make_shared<const Catalog>(make_catalog())))),
         data_(load_data(recipe, info_)),
-        context_(make_context(model_, {recipe.threads})),
+        context_(make_context(model_)),
         train_loader_(data_.train, true, recipe.train.seed, recipe.data.workers,
                       static_cast<size_t>(recipe.ranks)),
         val_loader_(data_.val, false, recipe.train.seed, recipe.data.workers,

@@ -82,6 +82,17 @@ TEST(TrainerTest, SameSeedSameBytesWhateverTheNumberOfLoaders) {
   EXPECT_NE(first.weights.tensors[0].second.data, train(recipe).weights.tensors[0].second.data);
 }
 
+TEST(TrainerTest, ComputeThreadsAreTheRecipes) {
+  Recipe recipe = small_recipe(small_cnn());
+  recipe.threads = 1;
+  const Outcome one = train(recipe);
+  expect_same_bytes(one.weights, train(recipe).weights);
+  recipe.threads = 5;  // more than cores: scratch is planned for as many
+  const Outcome five = train(recipe);
+  expect_same_bytes(five.weights, train(recipe).weights);
+  EXPECT_NEAR(one.result.val.loss, five.result.val.loss, 1e-3);
+}
+
 TEST(TrainerTest, TwoContextsLiveInOneProcess) {
   const Recipe recipe = small_recipe(small_cnn());
   Trainer a(recipe), b(recipe);

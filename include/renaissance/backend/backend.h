@@ -1,6 +1,6 @@
 /// What runs a compiled model: devices, arenas, library handles, captured steps. No vendor type here.
 ///
-///   auto context = make_context(model, {.threads = 2});   // allocates once
+///   auto context = make_context(model);                    // allocates once
 ///   auto step = context->capture(Variant::TRAIN_BASE, InputBuffer::A);
 ///   step->launch();  context->synchronize();
 ///
@@ -14,10 +14,6 @@
 #include "renaissance/graph/compiler.h"
 
 namespace tr {
-
-struct ContextOptions {
-  int threads = 0;  ///< compute threads of the CPU backend; 0: all cores
-};
 
 /// A whole step with every address resolved. launch() allocates nothing and returns as soon as the device
 /// has the work; a device failure surfaces at the next synchronize().
@@ -55,6 +51,6 @@ class Context {
 
 /// Allocates the arenas and library handles of the model's target. NotSupportedError when this build has no
 /// such backend; DeviceError when the memory cannot be had (needed and available bytes are named).
-std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model, const ContextOptions& options = {});
+std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model);
 
 }  // namespace tr

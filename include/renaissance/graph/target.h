@@ -12,6 +12,7 @@ struct Target {
   int ranks = 1;
   int compute_capability = 0;                   ///< CUDA: 90 for Hopper
   int64_t workspace_cap_bytes = 32ll << 20;     ///< largest library workspace of one node
+  int threads = 0;                              ///< CPU: compute threads, which library scratch depends on; 0: all cores
   bool deterministic = true;
   bool fuse = true;                             ///< let operators absorb what follows them
 };

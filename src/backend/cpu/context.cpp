@@ -34,9 +34,9 @@ TensorId for_buffer(TensorId id, InputBuffer buffer) {
 
 class CpuBackend : public Context {
  public:
-  CpuBackend(std::shared_ptr<const CompiledModel> model, const ContextOptions& options)
+  CpuBackend(std::shared_ptr<const CompiledModel> model)
       : model_(std::move(model)),
-        threads_(options.threads > 0 ? options.threads : omp_get_num_procs()),
+        threads_(model_->request.target.threads > 0 ? model_->request.target.threads : omp_get_num_procs()),
         arenas_(model_->request.target.ranks, model_->plan(Variant::TRAIN_BASE).total_bytes(), allocator_) {}
 
   const CompiledModel& model() const override { return *model_; }
@@ -131,9 +131,8 @@ class CpuBackend : public Context {
 
 }  // namespace
 
-std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model,
-                                          const ContextOptions& options) {
-  return std::make_unique<CpuBackend>(std::move(model), options);
+std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model) {
+  return std::make_unique<CpuBackend>(std::move(model));
 }
 
 }  // namespace tr

@@ -90,6 +90,7 @@ DnnlWeights weights_of(const Problem& problem, const BackwardWeights::primitive_
 class ConvCpuKernels : public OpKernels {
  public:
   Offer offer(const OpQuery& query, Pass pass) const override {
+    const ThreadsOf threads(query.target);
     const ConvAttributes conv(query.attrs);
     if (pass == Pass::BACKWARD_WEIGHT && ConvWeightGradient::fits(conv, query.x[0]))
       return {cpu_declines(query.dtype), ConvWeightGradient(conv, query.x[0], query.y).workspace_bytes()};
@@ -103,6 +104,7 @@ class ConvCpuKernels : public OpKernels {
   }
 
   Call prepare(const Binding& binding, KernelContext& context) const override {
+    const ThreadsOf threads(binding.query.target);
     const Problem problem(binding.query);
     CpuContext& lent = cpu(context);
     try {

@@ -111,6 +111,7 @@ class Problem {
 class FcCpuKernels : public OpKernels {
  public:
   Offer offer(const OpQuery& query, Pass pass) const override {
+    const ThreadsOf threads(query.target);
     try {
       const Problem problem(query, offer_engine());
       return {cpu_declines(query.dtype), problem.weights(problem.product(pass), pass).workspace_bytes()};
@@ -120,6 +121,7 @@ class FcCpuKernels : public OpKernels {
   }
 
   Call prepare(const Binding& binding, KernelContext& context) const override {
+    const ThreadsOf threads(binding.query.target);
     try {
       return prepare_call(binding, cpu(context));
     } catch (const dnnl::error& error) {

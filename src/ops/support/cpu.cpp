@@ -1,6 +1,13 @@
 #include "ops/support/cpu.h"
 
+#include <omp.h>
+
 namespace tr {
+
+ThreadsOf::ThreadsOf(const Target& target) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(target.threads > 0 ? target.threads : omp_get_num_procs());
+}
+ThreadsOf::~ThreadsOf() { omp_set_num_threads(before_); }
 
 dnnl::engine offer_engine() { return dnnl::engine(dnnl::engine::kind::cpu, 0); }
 

@@ -22,6 +22,19 @@ class CpuContext : public KernelContext {
 
 inline CpuContext& cpu(KernelContext& context) { return static_cast<CpuContext&>(context); }
 
+/// While it lives, oneDNN descriptors made on this thread are for the target's number of threads: scratch
+/// sizes depend on it, so offers and preparation must agree.
+class ThreadsOf {
+ public:
+  explicit ThreadsOf(const Target& target);
+  ~ThreadsOf();
+  ThreadsOf(const ThreadsOf&) = delete;
+  ThreadsOf& operator=(const ThreadsOf&) = delete;
+
+ private:
+  int before_;
+};
+
 /// The engine that deviceless offers query primitive descriptors with.
 dnnl::engine offer_engine();
 
