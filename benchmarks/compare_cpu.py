@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Ours against PyTorch on this machine's CPU, alternately in one run; ratios of median step times.
+"""Ours against PyTorch on this machine's CPU, alternately in one run; ratios of step times, each the
+median over the rounds of the median over the steps of a round.
 
 usage: compare_cpu.py --program build/cpu-release/cli/renaissance [--torch-python python3] [--rounds 3]
                       [--seconds 6] [--threads 2] [--output benchmarks/results/<date>-cpu.json]
@@ -13,6 +14,7 @@ import json
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 
 HERE = pathlib.Path(__file__).parent
@@ -57,11 +59,11 @@ def main():
                                   "--threads", str(args.threads)], args.threads):
                 if "error" not in line:
                     peers.setdefault(f"{line['layout']} {line['mode']}", []).append(line["median_ms"])
-        our_ms = min(line["step_ms"] for line in ours)
-        best, peer_ms = min(((name, min(times)) for name, times in peers.items()), key=lambda item: item[1])
+        our_ms = statistics.median(line["step_ms"] for line in ours)
+        best, peer_ms = min(((name, statistics.median(times)) for name, times in peers.items()), key=lambda item: item[1])
         rows.append({"work": f"{model} training step, fp32", "ours": round(our_ms, 3), "peer": round(peer_ms, 3),
                      "peer_name": f"PyTorch, {best}", "ratio": round(peer_ms / our_ms, 3), "unit": "ms",
-                     "all_peers": {name: round(min(times), 3) for name, times in peers.items()},
+                     "all_peers": {name: round(statistics.median(times), 3) for name, times in peers.items()},
                      "all_ours": [round(line["step_ms"], 3) for line in ours]})
         print(f"{model:10}  ours {our_ms:9.3f} ms   PyTorch {peer_ms:9.3f} ms ({best})   ratio {peer_ms / our_ms:.2f}", flush=True)
     version = subprocess.run([args.torch_python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, text=True)

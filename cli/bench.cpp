@@ -94,10 +94,14 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--optimizer", options->optimizer, "sgd, momentum, nesterov, adam or adamw")
       ->capture_default_str();
-  verb->add_option("--height", options->height, "of images; default: the model's");
-  verb->add_option("--width", options->width, "of images; default: the model's");
-  verb->add_option("--channels", options->channels, "of images; default: the model's");
-  verb->add_option("--threads", options->threads, "compute threads; 0: all cores")->capture_default_str();
+  verb->add_option("--height", options->height, "of images; default: the model's")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--width", options->width, "of images; default: the model's")->check(CLI::PositiveNumber);
+  verb->add_option("--channels", options->channels, "of images; default: the model's")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--threads", options->threads, "compute threads; 0: all cores")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "how long to run, warm-up included")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -39,7 +39,7 @@ class TrainingObserver : public Observer {
   void on_progress(const Progress& progress) override { printer_.step(progress); }
   void on_epoch(const EpochReport& report) override {
     metrics_.append(report);
-    printer_.epoch(report, epochs_);
+    if (!report.interrupted) printer_.epoch(report, epochs_);
   }
   bool should_stop() override { return signals_.asked_to_stop(); }
 

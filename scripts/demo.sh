@@ -6,6 +6,6 @@ install_missing
 build cpu-release renaissance_cli
 program=$root/build/cpu-release/cli/renaissance
 recipe=$root/recipes/fashion_mnist_cnn.yaml
-"$program" plan "$recipe" "$@" | head -n 24
+"$program" plan "$recipe" "$@" | sed -n 1,24p
 echo
 exec "$program" train "$recipe" --run-dir "$root/runs/demo" --overwrite "$@"

@@ -4,11 +4,21 @@
 
 namespace tr {
 
+int64_t available_bytes(const Target& target) {
+  return target.backend == BackendKind::CPU ? available_cpu_bytes() : available_cuda_bytes();
+}
+
 std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model) {
   TR_CHECK(!model->request.plan_only, StateError,
            "context: the model was compiled for planning only; compile it to run");
-  return model->request.target.backend == BackendKind::CPU ? make_cpu_context(std::move(model))
-                                                           : make_cuda_context(std::move(model));
+  const Target& target = model->request.target;
+  const int64_t needed = model->plan(Variant::TRAIN_BASE).total_bytes() * target.ranks,
+                available = available_bytes(target);
+  TR_CHECK(available < 0 || needed <= available, DeviceError,
+           cat(backend_name(target.backend), ": the plan needs ", needed, " bytes on ", target.ranks,
+               " ranks, ", available, " are available; use a smaller batch or resolution"));
+  return target.backend == BackendKind::CPU ? make_cpu_context(std::move(model))
+                                            : make_cuda_context(std::move(model));
 }
 
 }  // namespace tr

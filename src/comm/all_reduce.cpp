@@ -16,14 +16,16 @@ void all_reduce_sum(const std::vector<float*>& arrays, int64_t elements, float s
 }
 
 void all_reduce_statistics(const std::vector<float*>& means, const std::vector<float*>& variances,
-                           int64_t elements) {
+                           int64_t elements, float momentum) {
+  // Running means differ by momentum times what the batches\' means differ by, and count momentum times.
+  const float spread = momentum > 0.0f ? 1.0f / momentum : 0.0f;
   const float scale = 1.0f / static_cast<float>(means.size());
   for (int64_t i = 0; i < elements; ++i) {
     float mean = 0.0f, variance = 0.0f;
     for (const float* rank : means) mean += rank[i] * scale;
     for (size_t rank = 0; rank < means.size(); ++rank) {
       const float distance = means[rank][i] - mean;
-      variance += (variances[rank][i] + distance * distance) * scale;
+      variance += (variances[rank][i] + distance * distance * spread) * scale;
     }
     for (size_t rank = 0; rank < means.size(); ++rank) {
       means[rank][i] = mean;

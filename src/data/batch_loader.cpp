@@ -16,8 +16,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, in
     : dataset_(dataset), shuffle_(shuffle), seed_(seed) {
   TR_CHECK(dataset.count > 0 && dataset.count <= std::numeric_limits<uint32_t>::max(), ValueError,
            cat("loader: dataset of ", dataset.count, " samples; 1 to 2^32 - 1 are possible"));
-  TR_CHECK(std::ssize(dataset.images) == dataset.count * dataset.image_bytes() &&
-               std::ssize(dataset.labels) == dataset.count,
+  TR_CHECK(std::ssize(dataset.images) == std::ssize(dataset.labels) * dataset.image_bytes() &&
+               !dataset.labels.empty() && std::ssize(dataset.labels) <= dataset.count,
            ValueError,
            cat("loader: dataset of ", dataset.count, " samples of ", dataset.image_bytes(), " bytes holds ",
                dataset.images.size(), " bytes and ", dataset.labels.size(), " labels"));
@@ -129,7 +129,7 @@ void BatchLoader::fill_sample(const BatchRequest& request, int64_t slot) const {
     return;
   }
   const auto sample = static_cast<int64_t>(order_[static_cast<size_t>(request.first + slot)]);
-  request.target.labels[slot] = dataset_.labels[static_cast<size_t>(sample)];
+  request.target.labels[slot] = dataset_.label(sample);
   transform_sample(dataset_, sample, *transform_, draw_placement(*transform_, seed_, epoch_, sample), table_,
                    out);
 }

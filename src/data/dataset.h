@@ -13,10 +13,16 @@ namespace tr {
 struct Dataset {
   int64_t count = 0, height = 0, width = 0, channels = 0;
   int64_t classes = 0;
-  std::vector<uint8_t> images;  ///< count × height × width × channels
-  std::vector<int32_t> labels;  ///< count values in 0 … classes−1
+  /// Of the distinct samples, which repeat until there are `count`: all of them for a file, fewer for large
+  /// synthetic sets. distinct × height × width × channels bytes; distinct values in 0 … classes−1.
+  std::vector<uint8_t> images;
+  std::vector<int32_t> labels;
 
   int64_t image_bytes() const { return height * width * channels; }
+  const uint8_t* image(int64_t sample) const {
+    return images.data() + sample % std::ssize(labels) * image_bytes();
+  }
+  int32_t label(int64_t sample) const { return labels[static_cast<size_t>(sample % std::ssize(labels))]; }
 };
 
 /// What the header of an IDX image file says; the file is not read further.
@@ -36,7 +42,8 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
 std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem);
 
 /// Learnable synthetic images: each class has a fixed pattern plus noise, keyed by (seed, sample).
-/// `split` keeps training and validation samples apart while the class patterns stay the same.
+/// `split` keeps training and validation samples apart while the class patterns stay the same. At most
+/// 256 MiB of distinct images are made; they repeat beyond that.
 Dataset make_synthetic(uint64_t seed, uint32_t split, int64_t count, int64_t height, int64_t width,
                        int64_t channels, int64_t classes);
 

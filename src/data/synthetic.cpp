@@ -33,15 +33,18 @@ Dataset make_synthetic(uint64_t seed, uint32_t split, int64_t count, int64_t hei
            cat("synthetic data: ", classes, " classes; at least 1 is needed"));
   TR_CHECK(split < std::numeric_limits<uint32_t>::max(), ValueError, cat("synthetic data: split ", split));
   Dataset dataset{count, height, width, channels, classes, {}, {}};
-  dataset.images.resize(static_cast<size_t>(Shape(count, height, width, channels).numel()));
-  dataset.labels.resize(static_cast<size_t>(count));
+  constexpr int64_t MOST_BYTES = 256ll << 20;
+  const Shape all(count, height, width, channels);  // refuses impossible sizes
+  const int64_t distinct = std::clamp<int64_t>(MOST_BYTES / dataset.image_bytes(), 1, all.n());
+  dataset.images.resize(static_cast<size_t>(distinct * dataset.image_bytes()));
+  dataset.labels.resize(static_cast<size_t>(distinct));
 
   const Philox random(seed);
   const std::vector<uint8_t> patterns = make_patterns(random, classes, channels);
   constexpr uint64_t BLOCK_BYTES = 16;
   const auto blocks = (static_cast<uint64_t>(dataset.image_bytes()) + BLOCK_BYTES - 1) / BLOCK_BYTES;
   uint8_t* pixel = dataset.images.data();
-  for (int64_t sample = 0; sample < count; ++sample) {
+  for (int64_t sample = 0; sample < distinct; ++sample) {
     const int64_t label = sample % classes;
     dataset.labels[static_cast<size_t>(sample)] = static_cast<int32_t>(label);
     const uint8_t* pattern = patterns.data() + label * GRID * GRID * channels;

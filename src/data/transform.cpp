@@ -145,7 +145,7 @@ void transform_sample(const Dataset& dataset, int64_t sample, const Transform& t
   const int64_t shift = placement.left - transform.crop_padding;
   const int64_t step = placement.flip ? -channels : channels;
   const RowWriter writer{dataset,
-                         dataset.images.data() + sample * dataset.image_bytes(),
+                         dataset.image(sample),
                          transform,
                          table.data(),
                          shift,

@@ -117,6 +117,10 @@ BluePrint bn(double momentum, double epsilon) {
 
 BluePrint relu() { return op("relu"); }
 
+BluePrint leaky_relu(double negative_slope) {
+  return op("leaky_relu", {{"negative_slope", negative_slope}});
+}
+
 BluePrint maxpool(int64_t kernel, int64_t stride, int64_t padding) {
   return op("maxpool", {{"kernel", kernel}, {"stride", stride}, {"padding", padding}});
 }

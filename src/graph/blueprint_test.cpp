@@ -67,6 +67,7 @@ TEST(BluePrint, BuildersNameEveryAttribute) {
   EXPECT_EQ(maxpool(3, 2, 1).attrs.integer("padding"), 1);
   EXPECT_TRUE(fc(10).attrs.flag("bias"));
   EXPECT_EQ(dropout().attrs.number("probability"), 0.5);
+  EXPECT_EQ(leaky_relu().attrs.number("negative_slope"), 0.01);
 }
 
 TEST(BluePrint, RepeatMakesUnnamedCopies) {

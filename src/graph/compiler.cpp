@@ -71,6 +71,13 @@ class OfferBook {
     for (const bool needs : op.needs_dx) key += needs ? 'd' : '-';
     const auto [entry, is_new] = known_.try_emplace(std::move(key));
     if (is_new) {
+      // Rules are enough for a plan; a run needs the kernels.
+      TR_CHECK(
+          request_.plan_only || op.entry->kernels[static_cast<size_t>(request_.target.backend)] != nullptr,
+          NotSupportedError,
+          cat(op.entry->spec->name(), " '", op.name, "': this build has no ",
+              backend_name(request_.target.backend),
+              " kernels for it; it can plan for that device, not run on it"));
       const Offer offer =
           catalog_.offer(*op.entry, instance_query(op, shapes, dtype_, request_.target), pass);
       TR_CHECK(offer.supported(), NotSupportedError,
@@ -204,7 +211,7 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
       give(stats.prev_var, op.name + ".running_var");
       give(stats.next_mean, op.name + ".next_mean");
       give(stats.next_var, op.name + ".next_var");
-      model.statistics.push_back({op.name, channels, stats});
+      model.statistics.push_back({op.name, channels, op.attrs.number("momentum"), stats});
     }
     const std::vector<SavedSpec> saved = op.entry->spec->saved(query);
     for (size_t s = 0; s < saved.size(); ++s)

@@ -3,7 +3,7 @@
 
 #define TR_OPERATORS(X)                                                                        \
   X(conv) X(bn) X(relu) X(maxpool) X(avgpool) X(gap) X(flatten) X(fc) X(dropout) X(identity) \
-  X(add) X(softmax_cross_entropy)
+  X(add) X(leaky_relu) X(softmax_cross_entropy)
 
 namespace tr {
 

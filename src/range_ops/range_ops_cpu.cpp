@@ -24,6 +24,9 @@ Call bind_range_cpu(const RangeBinding& binding) {
     case RangeOp::RANGE_CLEAR:
     case RangeOp::RANGE_D2D_COPY:
       return bind_memory_cpu(binding);
+    case RangeOp::RANGE_CAST_FP32_TO_FP16:
+    case RangeOp::RANGE_CAST_FP16_TO_FP32:
+      return bind_cast_cpu(binding);
     case RangeOp::RANGE_CHECK_NAN:
     case RangeOp::RANGE_GRAD_SCALING:
     case RangeOp::RANGE_ACCUM_METRICS:
@@ -36,29 +39,48 @@ Call bind_range_cpu(const RangeBinding& binding) {
               cat("cpu backend does not offer ", range_op_name(binding.node.range_op)));
 }
 
-Call bind_collective_cpu(const GraphNode& node, const MemoryPlan& plan,
-                         const std::vector<std::byte*>& bases) {
-  const auto arrays = [&](const RegionRange& range) {
-    std::vector<float*> list;
-    for (std::byte* base : bases)
-      list.push_back(reinterpret_cast<float*>(base + resolve_region_bounds(plan, range).first));
-    return list;
+namespace {
+
+/// Layer by layer: momentum is a layer's own.
+Call bind_statistics(const CompiledModel& model, const MemoryPlan& plan,
+                     const std::vector<std::byte*>& bases) {
+  struct Layer {
+    std::vector<float*> means, variances;
+    int64_t channels;
+    float momentum;
   };
-  const auto elements = [&](const RegionRange& range) {
-    return resolve_region_bounds(plan, range).second / static_cast<int64_t>(sizeof(float));
-  };
-  if (elements(node.out.at(0)) == 0) return {};
-  if (node.range_op == RangeOp::RANGE_BN_STATS_ALLREDUCE) {
-    // The two regions mirror each other slot by slot, so one loop serves all layers.
-    const RegionRange means{Region::B_NEXT_MEAN, Region::B_NEXT_MEAN},
-        variances{Region::B_NEXT_VAR, Region::B_NEXT_VAR};
-    return [mean = arrays(means), variance = arrays(variances), n = elements(means)] {
-      all_reduce_statistics(mean, variance, n);
+  std::vector<Layer> layers;
+  for (const Statistics& statistics : model.statistics) {
+    Layer layer{{}, {}, statistics.channels, static_cast<float>(statistics.momentum)};
+    const auto at = [&](std::byte* base, TensorId id) {
+      return reinterpret_cast<float*>(base + plan.tensor(id).offset);
     };
+    for (std::byte* base : bases) {
+      layer.means.push_back(at(base, statistics.tensors.next_mean));
+      layer.variances.push_back(at(base, statistics.tensors.next_var));
+    }
+    layers.push_back(std::move(layer));
   }
-  const bool is_mean = node.range_op == RangeOp::RANGE_MEAN_ALLREDUCE;
-  const float scale = is_mean ? 1.0f / static_cast<float>(bases.size()) : 1.0f;
-  return [list = arrays(node.out[0]), n = elements(node.out[0]), scale] { all_reduce_sum(list, n, scale); };
+  return [layers = std::move(layers)] {
+    for (const Layer& layer : layers)
+      all_reduce_statistics(layer.means, layer.variances, layer.channels, layer.momentum);
+  };
+}
+
+}  // namespace
+
+Call bind_collective_cpu(const GraphNode& node, const CompiledModel& model, const MemoryPlan& plan,
+                         const std::vector<std::byte*>& bases) {
+  if (node.range_op == RangeOp::RANGE_BN_STATS_ALLREDUCE) return bind_statistics(model, plan, bases);
+  const auto [offset, bytes] = resolve_region_bounds(plan, node.out.at(0));
+  if (bytes == 0) return {};
+  std::vector<float*> arrays;
+  for (std::byte* base : bases) arrays.push_back(reinterpret_cast<float*>(base + offset));
+  const float scale =
+      node.range_op == RangeOp::RANGE_MEAN_ALLREDUCE ? 1.0f / static_cast<float>(bases.size()) : 1.0f;
+  return [arrays = std::move(arrays), elements = bytes / static_cast<int64_t>(sizeof(float)), scale] {
+    all_reduce_sum(arrays, elements, scale);
+  };
 }
 
 }  // namespace tr

@@ -27,11 +27,13 @@ FloatRange float_range(const RangeBinding& binding, const RegionRange& range);
 
 /// Empty for a range without bytes; NotSupportedError for an operation that the CPU does not offer.
 Call bind_range_cpu(const RangeBinding& binding);
-Call bind_collective_cpu(const GraphNode& node, const MemoryPlan& plan, const std::vector<std::byte*>& bases);
+Call bind_collective_cpu(const GraphNode& node, const CompiledModel& model, const MemoryPlan& plan,
+                         const std::vector<std::byte*>& bases);
 
 // One file each; called by bind_range_cpu.
 Call bind_update_cpu(const RangeBinding& binding);
 Call bind_memory_cpu(const RangeBinding& binding);
+Call bind_cast_cpu(const RangeBinding& binding);
 Call bind_watch_cpu(const RangeBinding& binding);
 
 }  // namespace tr

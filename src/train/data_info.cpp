@@ -1,9 +1,14 @@
+#include <optional>
+
 #include "renaissance/train/trainer.h"
 #include "train/data_source.h"
 
 namespace tr {
 
 namespace {
+
+constexpr const char* TRAIN_IMAGES = "train-images-idx3-ubyte";
+constexpr const char* VAL_IMAGES = "t10k-images-idx3-ubyte";
 
 struct IdxFiles {
   std::filesystem::path train_images, train_labels, val_images, val_labels;
@@ -14,9 +19,8 @@ IdxFiles idx_files(const DataRecipe& data) {
   const auto pick = [&](const std::filesystem::path& given, const std::string& stem) {
     return given.empty() ? find_idx(data.path, stem) : given;
   };
-  return {pick(data.train_images, "train-images-idx3-ubyte"),
-          pick(data.train_labels, "train-labels-idx1-ubyte"), pick(data.val_images, "t10k-images-idx3-ubyte"),
-          pick(data.val_labels, "t10k-labels-idx1-ubyte")};
+  return {pick(data.train_images, TRAIN_IMAGES), pick(data.train_labels, "train-labels-idx1-ubyte"),
+          pick(data.val_images, VAL_IMAGES), pick(data.val_labels, "t10k-labels-idx1-ubyte")};
 }
 
 void agree(std::string_view key, int64_t stated, int64_t found, const std::filesystem::path& file) {
@@ -40,26 +44,32 @@ DataInfo stated_info(const DataRecipe& data, std::string_view why) {
 }
 
 DataInfo idx_info(const DataRecipe& data, bool files_needed) {
-  IdxFiles files;
-  IdxHeader train, val;
-  try {
-    files = idx_files(data);
-    train = read_idx_image_header(files.train_images);
-    val = read_idx_image_header(files.val_images);
-  } catch (const Error& error) {
-    // A plan needs sizes only; a file that is there and wrong is never passed over.
-    if (files_needed || error.kind() != ErrorKind::IoError) throw;
-    return stated_info(data, cat("its files cannot be read (", error.what(), ")"));
-  }
-  TR_CHECK(train.height == val.height && train.width == val.width, DataError,
-           cat(files.val_images.string(), ": images of ", val.height, "x", val.width,
-               ", training images are ", train.height, "x", train.width));
-  agree("train_samples", data.train_samples, train.count, files.train_images);
-  agree("val_samples", data.val_samples, val.count, files.val_images);
-  agree("height", data.height, train.height, files.train_images);
-  agree("width", data.width, train.width, files.train_images);
-  agree("channels", data.channels, 1, files.train_images);
-  return {train.count, val.count, 1, train.height, train.width, 0};
+  std::string missing;
+  // A plan needs sizes only and does without a file; one that is there and wrong is never passed over.
+  const auto header = [&](const std::filesystem::path& given, const std::string& stem,
+                          std::string_view samples_key, int64_t stated_samples) -> std::optional<IdxHeader> {
+    try {
+      const std::filesystem::path file = given.empty() ? find_idx(data.path, stem) : given;
+      const IdxHeader found = read_idx_image_header(file);
+      agree(samples_key, stated_samples, found.count, file);
+      agree("height", data.height, found.height, file);
+      agree("width", data.width, found.width, file);
+      agree("channels", data.channels, 1, file);
+      return found;
+    } catch (const Error& error) {
+      if (files_needed || error.kind() != ErrorKind::IoError) throw;
+      missing = error.what();
+      return std::nullopt;
+    }
+  };
+  const auto train = header(data.train_images, TRAIN_IMAGES, "train_samples", data.train_samples);
+  const auto val = header(data.val_images, VAL_IMAGES, "val_samples", data.val_samples);
+  if (!train.has_value() || !val.has_value())
+    return stated_info(data, cat("its files cannot be read (", missing, ")"));
+  TR_CHECK(train->height == val->height && train->width == val->width, DataError,
+           cat("validation images are ", val->height, "x", val->width, ", training images ", train->height,
+               "x", train->width, "; they must be of one size"));
+  return {train->count, val->count, 1, train->height, train->width, 0};
 }
 
 }  // namespace

@@ -78,10 +78,6 @@ void initialize(Context& context, const Recipe& recipe) {
     const auto number = static_cast<float>(value);
     put(id, &number, sizeof number);
   };
-  const auto put_count = [&](BaselineId id, int64_t value) {
-    const auto number = static_cast<int32_t>(value);
-    put(id, &number, sizeof number);
-  };
 
   for (const Parameter& parameter : model.parameters)
     put_all(parameter.tensors.master, initial_values(parameter, recipe.train.init, recipe.train.seed));
@@ -107,7 +103,12 @@ void initialize(Context& context, const Recipe& recipe) {
   put_number(EPSILON, recipe.optimizer.epsilon);
   put_number(BIAS_CORRECTION1, 1.0 - recipe.optimizer.beta1);
   put_number(BIAS_CORRECTION2, 1.0 - recipe.optimizer.beta2);
-  put_count(DROPOUT_SEED, static_cast<int64_t>(recipe.train.seed & 0x7fffffffu));
+  // Ranks see other samples, so they drop other elements.
+  const Philox philox(recipe.train.seed);
+  for (int rank = 0; rank < context.arenas().ranks(); ++rank) {
+    const uint32_t seed = philox.at(RandomPurpose::DROPOUT, 0, static_cast<uint64_t>(rank))[0];
+    context.write(rank, plan.tensor(DROPOUT_SEED).offset, &seed, sizeof seed);
+  }
 }
 
 }  // namespace tr

@@ -77,6 +77,26 @@ void check_optimizer(const OptimizerRecipe& optimizer, KeyMistakes& mistakes) {
                         "'optimizer.momentum' is 0, expected above 0 for nesterov; use sgd without it"});
 }
 
+/// Beyond these a number is a slip, and what it asks for would fail with a worse message.
+void check_machine(const Recipe& recipe, KeyMistakes& mistakes) {
+  constexpr int64_t MOST_THREADS = 1024;
+  const auto check = [&](const std::string& key, int64_t value) {
+    if (value > MOST_THREADS)
+      mistakes.push_back({key, cat("'", key, "' is ", value, ", expected at most ", MOST_THREADS)});
+  };
+  check("threads", recipe.threads);
+  check("ranks", recipe.ranks);
+  check("data.workers", recipe.data.workers);
+}
+
+void check_schedule(const Recipe& recipe, KeyMistakes& mistakes) {
+  const auto epochs = static_cast<double>(recipe.train.epochs);
+  if (recipe.schedule.warmup_epochs > epochs && recipe.train.epochs > 0)
+    mistakes.push_back(
+        {"schedule.warmup_epochs", cat("'schedule.warmup_epochs' is ", recipe.schedule.warmup_epochs,
+                                       ", more than the ", recipe.train.epochs, " of 'train.epochs'")});
+}
+
 }  // namespace
 
 std::vector<KeyMistake> find_mistakes(const Recipe& recipe) {
@@ -90,6 +110,8 @@ std::vector<KeyMistake> find_mistakes(const Recipe& recipe) {
   check_normalization(recipe.data, mistakes);
   check_model(recipe.model, mistakes);
   check_optimizer(recipe.optimizer, mistakes);
+  check_machine(recipe, mistakes);
+  check_schedule(recipe, mistakes);
   return mistakes;
 }
 

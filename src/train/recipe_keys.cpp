@@ -107,7 +107,7 @@ void add_optimizer_keys(std::vector<RecipeKey>& keys) {
   keys.push_back(number_key("optimizer.beta1", TR_MEMBER(optimizer.beta1), BELOW_ONE, "of adam and adamw"));
   keys.push_back(number_key("optimizer.beta2", TR_MEMBER(optimizer.beta2), BELOW_ONE, "likewise"));
   keys.push_back(also_called(
-      number_key("optimizer.epsilon", TR_MEMBER(optimizer.epsilon), NOT_NEGATIVE, "likewise"), "eps"));
+      number_key("optimizer.epsilon", TR_MEMBER(optimizer.epsilon), POSITIVE, "likewise"), "eps"));
   keys.push_back(
       flag_key("optimizer.decay_norm_and_bias", TR_MEMBER(optimizer.decay_norm_and_bias),
                "true: decay every parameter, as PyTorch does unless told otherwise; false: weights only"));
@@ -151,8 +151,8 @@ void add_train_keys(std::vector<RecipeKey>& keys) {
                                       "of validation images; 0: as resolution"));
   keys.push_back(integer_key<int64_t>("train.low_resolution", TR_MEMBER(train.low_resolution), 0,
                                       "second training resolution, for progressive resizing; 0: none"));
-  keys.push_back(integer_key<int64_t>("train.low_resolution_epochs", TR_MEMBER(train.low_resolution_epochs), 0,
-                                      "the first so many epochs train at low_resolution"));
+  keys.push_back(integer_key<int64_t>("train.low_resolution_epochs", TR_MEMBER(train.low_resolution_epochs),
+                                      0, "the first so many epochs train at low_resolution"));
   keys.push_back(also_called(number_key("train.label_smoothing", TR_MEMBER(train.label_smoothing), FRACTION,
                                         "of the training loss; validation reports plain cross entropy"),
                              "smoothing"));
@@ -163,9 +163,9 @@ void add_train_keys(std::vector<RecipeKey>& keys) {
       seed_key("train.seed", TR_MEMBER(train.seed), "the same seed on the same machine gives the same bits"));
   keys.push_back(integer_key<int64_t>("train.log_interval", TR_MEMBER(train.log_interval), 1,
                                       "steps between progress reports"));
-  keys.push_back(integer_key<int64_t>(
-      "train.max_skipped_steps", TR_MEMBER(train.max_skipped_steps), 0,
-      "more steps whose gradients are not finite end the training; such steps change nothing"));
+  keys.push_back(integer_key<int64_t>("train.max_skipped_steps", TR_MEMBER(train.max_skipped_steps), 0,
+                                      "more steps whose gradients are not finite end the training at the "
+                                      "next progress report; such steps change nothing"));
 }
 
 void add_machine_keys(std::vector<RecipeKey>& keys) {
@@ -185,13 +185,15 @@ void add_machine_keys(std::vector<RecipeKey>& keys) {
                                    "copies of the network that train together; each takes a batch"),
                   "world_size gpus"));
   keys.push_back(integer_key<int>("threads", TR_MEMBER(threads), 0, "compute threads; 0: all cores"));
-  keys.push_back(flag_key("deterministic", TR_MEMBER(deterministic),
-                          "use only algorithms that give the same bits each time"));
+  keys.push_back(
+      flag_key("deterministic", TR_MEMBER(deterministic),
+               "cuda: use only algorithms that give the same bits each time; the cpu always does"));
   keys.push_back(choice_key<Layout>("memory.layout", TR_MEMBER(layout),
                                     name_choices<Layout>(layout_name, {Layout::LINEAR}),
                                     "linear: every tensor has bytes of its own"));
-  keys.push_back(bytes_key("memory.workspace_cap", TR_MEMBER(workspace_cap_bytes),
-                           "the most that one library call may use as scratch"));
+  keys.push_back(bytes_key(
+      "memory.workspace_cap", TR_MEMBER(workspace_cap_bytes),
+      "cuda: the most that one library call may use as scratch; the cpu plans what oneDNN asks for"));
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 ScheduleSpec schedule_spec(const Recipe& recipe, int64_t steps_per_epoch) {
   const ScheduleRecipe& schedule = recipe.schedule;
+  constexpr double MOST_STEPS = 1e15;  // beyond any training, within an integer
   const auto steps = [&](double epochs) {
-    return std::llround(epochs * static_cast<double>(steps_per_epoch));
+    return std::llround(std::min(epochs * static_cast<double>(steps_per_epoch), MOST_STEPS));
   };
   ScheduleSpec spec;
   spec.kind = schedule.kind;

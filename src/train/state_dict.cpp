@@ -63,6 +63,9 @@ void check_strict(const std::vector<Entry>& expected, const CompiledModel& model
           cat(entry.name, ' ', shape_text(tensor->shape), " instead of ", shape_text(entry.shape)));
     else if (tensor->dtype != "F32")
       different.push_back(cat(entry.name, " is ", tensor->dtype, " instead of F32"));
+    else if (static_cast<int64_t>(tensor->data.size()) !=
+             elements(entry.shape) * static_cast<int64_t>(sizeof(float)))
+      different.push_back(cat(entry.name, " has ", tensor->data.size(), " bytes"));
   }
   for (const Statistics& statistics : model.statistics)
     known.insert(statistics.layer + std::string(BATCH_COUNT));

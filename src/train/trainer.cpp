@@ -1,6 +1,7 @@
 #include "renaissance/train/trainer.h"
 
 #include <chrono>
+#include <optional>
 
 #include "data/batch_loader.h"
 #include "train/data_source.h"
@@ -48,13 +49,13 @@ class Trainer::Impl {
         steps_(plan_steps(recipe, info_)),
         model_(std::make_shared<const CompiledModel>(
             compile(compile_request(recipe, info_, false), std::make_shared<const Catalog>(make_catalog())))),
+        context_(make_fitting_context()),
         data_(load_data(recipe, info_)),
-        context_(make_context(model_)),
+        requests_(static_cast<size_t>(recipe.ranks)),
         train_loader_(data_.train, true, recipe.train.seed, recipe.data.workers,
                       static_cast<size_t>(recipe.ranks)),
         val_loader_(data_.val, false, recipe.train.seed, recipe.data.workers,
-                    static_cast<size_t>(recipe.ranks)),
-        requests_(static_cast<size_t>(recipe.ranks)) {
+                    static_cast<size_t>(recipe.ranks)) {
     for (const Capture& capture : model_->atlas.captures())
       captured_.push_back(context_->capture(capture.variant, capture.buffer));
     train_ = pass_plan(Variant::TRAIN_BASE, Variant::TRAIN_LAST);
@@ -74,28 +75,35 @@ class Trainer::Impl {
       const Clock::time_point epoch_start = Clock::now();
       EpochReport report;
       report.epoch = epoch;
-      result.interrupted = !train_epoch(epoch, start, observer, report);
+      const bool trained = train_epoch(epoch, start, observer, report);
       training_seconds += report.seconds;
       trained_images += report.train.samples;
-      if (result.interrupted) break;
-      report.val = evaluate();
+      const std::optional<Metrics> val = trained ? evaluate(observer) : std::nullopt;
       report.seconds = seconds_since(epoch_start);
+      report.interrupted = result.interrupted = !val.has_value();
+      if (val.has_value()) {
+        report.val = result.val = *val;
+        result.epochs = epoch;
+      }
       observer.on_epoch(report);
-      result.val = report.val;
-      result.epochs = epoch;
-      result.interrupted = epoch < recipe_.train.epochs && observer.should_stop();
     }
-    if (recipe_.train.epochs == 0) result.val = evaluate();
+    if (recipe_.train.epochs == 0) {
+      const std::optional<Metrics> val = evaluate(observer);
+      result.interrupted = !val.has_value();
+      if (val.has_value()) result.val = *val;
+    }
     result.seconds = seconds_since(start);
     result.images_per_s =
         training_seconds > 0.0 ? static_cast<double>(trained_images) / training_seconds : 0.0;
     return result;
   }
 
-  Metrics evaluate() {
+  /// Nothing when the observer stopped it before its end.
+  std::optional<Metrics> evaluate(Observer& observer) {
     val_loader_.start_epoch(0);
     clear_sums();
-    run_pass(val_loader_, val_, [](int64_t) { return true; });
+    const bool finished = run_pass(val_loader_, val_, [&](int64_t) { return !observer.should_stop(); });
+    if (!finished) return std::nullopt;
     return read_sums(info_.val_samples);
   }
 
@@ -103,10 +111,36 @@ class Trainer::Impl {
   const DataInfo info_;
   const StepPlan steps_;
   const std::shared_ptr<const CompiledModel> model_;
-  const LoadedData data_;
   const std::unique_ptr<Context> context_;
+  const LoadedData data_;
 
  private:
+  /// Like make_context(), and where memory is short the error names the largest batch that fits.
+  std::unique_ptr<Context> make_fitting_context() const {
+    const Target& target = model_->request.target;
+    const int64_t available = available_bytes(target);
+    const auto needed = [&](const CompiledModel& model) {
+      return model.plan(Variant::TRAIN_BASE).total_bytes() * target.ranks;
+    };
+    if (available < 0 || needed(*model_) <= available) return make_context(model_);
+    const auto fits = [&](int64_t batch) {
+      Recipe smaller = recipe_;
+      smaller.train.batch_size = batch;
+      smaller.train.val_batch_size = std::min(steps_.val_batch, batch);
+      return needed(compile(compile_request(smaller, info_, true), model_->catalog)) <= available;
+    };
+    int64_t most = 0, too_many = steps_.batch;
+    while (too_many - most > 1) {
+      const int64_t middle = most + (too_many - most) / 2;
+      (fits(middle) ? most : too_many) = middle;
+    }
+    throw Error(ErrorKind::DeviceError,
+                cat(backend_name(target.backend), ": the plan needs ", needed(*model_), " bytes on ",
+                    target.ranks, " ranks, ", available, " are available; ",
+                    most > 0 ? cat("the largest train.batch_size that fits is ", most)
+                             : std::string("not even a batch of 1 fits")));
+  }
+
   PassPlan pass_plan(Variant base, Variant last) const {
     PassPlan pass;
     const bool training = is_training(base);
@@ -130,6 +164,7 @@ class Trainer::Impl {
 
   /// Starts filling the buffers of `step` on every rank.
   void prefetch(BatchLoader& loader, const PassPlan& pass, int64_t step) {
+    context_->wait_input(buffer_of(step));
     const bool last = pass.is_last(step);
     const int64_t capacity = last ? pass.last_batch : pass.batch;
     const int64_t first = step * pass.batch * recipe_.ranks;
@@ -144,8 +179,14 @@ class Trainer::Impl {
   }
 
   /// Runs a pass; the next batch is loaded while a step computes. `after_step(done)` returning false ends it.
+  /// false when it ended before all steps were done.
   template <typename AfterStep>
   bool run_pass(BatchLoader& loader, const PassPlan& pass, AfterStep after_step) {
+    // However the pass ends, nobody fills a buffer after it.
+    struct WaitForLoader {
+      BatchLoader& loader;
+      ~WaitForLoader() { loader.wait(); }
+    } wait_for_loader{loader};
     const int64_t all_steps = pass.all_steps();
     prefetch(loader, pass, 0);
     for (int64_t step = 0; step < all_steps; ++step) {
@@ -153,10 +194,7 @@ class Trainer::Impl {
       if (step + 1 < all_steps) prefetch(loader, pass, step + 1);
       const int captured = model_->atlas.find(pass.variant(step), buffer_of(step));
       captured_[static_cast<size_t>(captured)]->launch();
-      if (!after_step(step + 1)) {
-        loader.wait();
-        return step + 1 == all_steps;
-      }
+      if (!after_step(step + 1) && step + 1 < all_steps) return false;
     }
     context_->synchronize();
     return true;
@@ -239,17 +277,20 @@ class Trainer::Impl {
     return metrics;
   }
 
-  BatchLoader train_loader_, val_loader_;
   std::vector<BatchRequest> requests_;
   std::vector<std::unique_ptr<CapturedStep>> captured_;
   PassPlan train_, lowres_, val_;
+  BatchLoader train_loader_, val_loader_;  // last: their threads read what is above
 };
 
 Trainer::Trainer(const Recipe& recipe) : impl_(std::make_unique<Impl>(recipe)) {}
 Trainer::~Trainer() = default;
 
 TrainResult Trainer::run(Observer& observer) { return impl_->run(observer); }
-Metrics Trainer::evaluate() { return impl_->evaluate(); }
+Metrics Trainer::evaluate() {
+  Observer never_stops;
+  return *impl_->evaluate(never_stops);
+}
 StateDict Trainer::state_dict() const { return read_state_dict(*impl_->context_); }
 void Trainer::load_state_dict(const StateDict& state) { write_state_dict(*impl_->context_, state); }
 const CompiledModel& Trainer::model() const { return *impl_->model_; }

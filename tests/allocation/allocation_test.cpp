@@ -4,6 +4,7 @@
 
 #include <iostream>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "allocation/counting_allocator.h"
@@ -38,8 +39,11 @@ class Counting : public Observer {
     return false;
   }
   void on_epoch(const EpochReport& report) override {
-    if (report.epoch == 2) counts = test::stop_counting();
+    if (report.epoch != 2) return;
+    counts = test::stop_counting();
+    counted_steps = steps_ - 3;
   }
+  int64_t counted_steps = 0;
   test::AllocationCounts counts;
 
  private:
@@ -50,10 +54,13 @@ void expect_no_allocation(const Recipe& recipe, int64_t counted_steps) {
   Trainer trainer(recipe);
   Counting observer;
   trainer.run(observer);
+  EXPECT_EQ(observer.counted_steps, counted_steps);
+  EXPECT_GT(observer.counts.library, 0) << "the counter was not running";
   EXPECT_EQ(observer.counts.ours, 0);
   EXPECT_LT(observer.counts.largest_bytes, 4096);
-  std::cout << "oneDNN and OpenMP: " << observer.counts.library << " allocations, " << observer.counts.library_bytes
-            << " bytes, largest " << observer.counts.largest_bytes << ", over " << counted_steps << " steps\n";
+  std::cout << "oneDNN and OpenMP: " << observer.counts.library << " allocations, "
+            << observer.counts.library_bytes << " bytes, largest " << observer.counts.largest_bytes
+            << ", over " << counted_steps << " steps\n";
 }
 
 TEST(Allocation, TheCounterSeesOurAllocations) {
@@ -65,10 +72,20 @@ TEST(Allocation, TheCounterSeesOurAllocations) {
   EXPECT_EQ(big->size(), 5000u);
 }
 
+TEST(Allocation, TheCounterSeesOtherThreads) {
+  std::thread worker([] {
+    test::start_counting();
+    const auto small = std::make_unique<int>(1);
+    EXPECT_EQ(*small, 1);
+  });
+  worker.join();
+  EXPECT_EQ(test::stop_counting().ours, 1);
+}
+
 TEST(Allocation, NoneWhileAConvolutionalNetworkTrainsAndValidates) {
   const BluePrint net = seq(conv(8, 3, 1, 1, {.bias = false}), bn(), relu(), maxpool(2, 2),
-                            residual(seq(conv(8, 3, 1, 1, {.bias = false}), bn())), relu(), dropout(0.2), avgpool(2, 2), flatten(),
-                            fc(32), relu(), fc(10));
+                            residual(seq(conv(8, 3, 1, 1, {.bias = false}), bn())), relu(), dropout(0.2),
+                            avgpool(2, 2), flatten(), fc(32), relu(), fc(10));
   expect_no_allocation(synthetic_recipe(net), 7 + 3 + 10 + 3);
 }
 

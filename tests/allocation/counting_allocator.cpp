@@ -30,10 +30,11 @@ bool is_transparent(const char* module) {
          std::strstr(module, "libgcc") != nullptr || std::strstr(module, "libpthread") != nullptr;
 }
 
-bool called_from_a_library() {
+[[gnu::noinline]] bool called_from_a_library() {
+  constexpr int OWN_FRAMES = 3;  // this, record(), the replaced function
   std::array<void*, 24> frames{};
   const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
-  for (int i = 2; i < depth; ++i) {
+  for (int i = OWN_FRAMES; i < depth; ++i) {
     Dl_info info{};
     if (dladdr(frames[static_cast<size_t>(i)], &info) == 0 || info.dli_fname == nullptr) continue;
     if (is_transparent(info.dli_fname)) continue;
@@ -42,7 +43,7 @@ bool called_from_a_library() {
   return false;
 }
 
-void record(size_t bytes) {
+[[gnu::noinline]] void record(size_t bytes) {
   if (!counting.load(std::memory_order_relaxed) || inside) return;
   inside = true;
   const auto size = static_cast<int64_t>(bytes);

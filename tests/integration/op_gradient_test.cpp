@@ -76,6 +76,8 @@ std::vector<OpCase> cases() {
       make_case("bn_residual_relu", "bn", {map, map}, {{"residual", true}, {"activation", relu}}),
       without_dx(make_case("bn_without_dx", "bn", {square})),
       make_case("relu", "relu", {square}),
+      make_case("leaky_relu", "leaky_relu", {square}, {{"negative_slope", 0.2}}),
+      make_case("leaky_relu_negative_slope", "leaky_relu", {square}, {{"negative_slope", -0.5}}),
       make_case("add", "add", {square, square}),
       make_case("maxpool", "maxpool", {Shape(2, 6, 6, 3)}, pool_attributes(2, 2, 0)),
       make_case("maxpool_overlapping", "maxpool", {Shape(1, 7, 7, 4)}, pool_attributes(3, 2, 1)),

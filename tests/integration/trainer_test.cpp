@@ -223,6 +223,13 @@ TEST(TrainerTest, StrictLoadingListsEveryDifference) {
       [&] { trainer.load_state_dict(state); });
 }
 
+TEST(TrainerTest, WeightsWhoseBytesDoNotFitTheirShapeAreRefused) {
+  Trainer trainer(small_recipe(small_cnn()));
+  StateDict state = trainer.state_dict();
+  state.tensors[0].second.data.resize(8);
+  test::refuses(ErrorKind::DataError, "conv1.weight has 8 bytes", [&] { trainer.load_state_dict(state); });
+}
+
 TEST(TrainerTest, AnObserverCanStopAfterAStep) {
   class StopAtFive : public Observer {
    public:
@@ -234,6 +241,82 @@ TEST(TrainerTest, AnObserverCanStopAfterAStep) {
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.epochs, 0);
   EXPECT_EQ(observer.asked, 5);
+}
+
+TEST(TrainerTest, AnObserverCanStopDuringValidationAndTheEpochIsReported) {
+  class StopInValidation : public Observer {
+   public:
+    // 13 training steps, then 3 of validation.
+    bool should_stop() override { return ++asked == 15; }
+    void on_epoch(const EpochReport& report) override { reports.push_back(report); }
+    int asked = 0;
+    std::vector<EpochReport> reports;
+  } observer;
+  Trainer trainer(small_recipe(small_cnn()));
+  const TrainResult result = trainer.run(observer);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.epochs, 0);
+  EXPECT_EQ(observer.asked, 15);
+  ASSERT_EQ(observer.reports.size(), 1u);
+  EXPECT_TRUE(observer.reports[0].interrupted);
+  EXPECT_EQ(observer.reports[0].train.samples, 203);
+  // Nothing is left running: the trainer can go on.
+  EXPECT_EQ(trainer.evaluate().samples, 45);
+}
+
+TEST(TrainerTest, RanksDropOtherElements) {
+  Recipe recipe = small_recipe(small_cnn());
+  recipe.ranks = 3;
+  Trainer trainer(recipe);
+  std::array<uint32_t, 3> seeds{};
+  for (int rank = 0; rank < 3; ++rank)
+    trainer.context().read(rank, trainer.model().plan(Variant::TRAIN_BASE).tensor(DROPOUT_SEED).offset,
+                           &seeds[static_cast<size_t>(rank)], sizeof(uint32_t));
+  EXPECT_NE(seeds[0], seeds[1]);
+  EXPECT_NE(seeds[1], seeds[2]);
+}
+
+TEST(TrainerTest, LargeSyntheticSetsRepeatInsteadOfFillingMemory) {
+  Recipe recipe = small_recipe(seq(conv(2, 3, 2, 1), relu(), gap(), flatten(), fc(4)));
+  recipe.augment = {};
+  recipe.data.height = recipe.data.width = 640;
+  recipe.data.train_samples = 100'000'000;  // 123 TB of pixels
+  recipe.data.val_samples = 1;
+  recipe.train.batch_size = 1;
+  class StopSoon : public Observer {
+   public:
+    bool should_stop() override { return ++asked == 3; }
+    int asked = 0;
+  } observer;
+  Trainer trainer(recipe);
+  EXPECT_TRUE(trainer.run(observer).interrupted);
+}
+
+TEST(TrainerTest, TooLittleMemoryNamesTheLargestBatchThatFits) {
+  Recipe recipe = small_recipe(small_cnn());
+  recipe.data.height = recipe.data.width = 512;
+  recipe.data.train_samples = 2'000'000;
+  recipe.train.batch_size = 1'000'000;
+  try {
+    Trainer trainer(recipe);
+    FAIL() << "terabytes were had";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::DeviceError);
+    const std::string text = error.what();
+    const std::string phrase = "the largest train.batch_size that fits is ";
+    ASSERT_NE(text.find(phrase), std::string::npos) << text;
+    const int64_t batch = std::stoll(text.substr(text.find(phrase) + phrase.size()));
+    recipe.train.batch_size = batch;
+    const auto needed = [&] {
+      return compile(compile_request(recipe, data_info(recipe, true), true),
+                     std::make_shared<const Catalog>(make_catalog()))
+          .plans[0]
+          .total_bytes();
+    };
+    EXPECT_LE(needed(), available_bytes(default_target(BackendKind::CPU)) * 1.1);
+    recipe.train.batch_size = 2 * batch;
+    EXPECT_GT(needed(), available_bytes(default_target(BackendKind::CPU)));
+  }
 }
 
 TEST(TrainerTest, ADivergingTrainingStopsWithAReason) {

@@ -115,6 +115,11 @@ def relu(case):
     return differentiate(case, F.relu(x), [x], [])
 
 
+def leaky_relu(case):
+    (x,) = case_tensors(case)
+    return differentiate(case, F.leaky_relu(x, case["attrs"].get("negative_slope", 0.01)), [x], [])
+
+
 def add(case):
     x = case_tensors(case)
     return differentiate(case, x[0] + x[1], x, [])
@@ -261,6 +266,9 @@ def cases():
     for name, x in [("map", [2, 5, 5, 3]), ("one_element", [1, 1, 1, 1]), ("vector", [4, 1, 1, 33])]:
         yield make(f"relu_{name}", "relu", [x], relu)
         yield make(f"add_{name}", "add", [x, x], add)
+    for name, x, attrs in [("map", [2, 5, 5, 3], {}), ("vector", [4, 1, 1, 33], {"negative_slope": 0.2}),
+                           ("negative_slope", [1, 3, 2, 7], {"negative_slope": -0.5})]:
+        yield make(f"leaky_relu_{name}", "leaky_relu", [x], leaky_relu, attrs)
     yield make("identity", "identity", [[2, 3, 5, 7]], unchanged, only="forward")
     yield make("dropout_inference", "dropout", [[2, 3, 5, 7]], unchanged, {"probability": 0.5}, only="inference")
 

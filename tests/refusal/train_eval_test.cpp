@@ -114,7 +114,11 @@ TEST(Interrupt, SavesWhatIsThereAndExits130) {
     const json result = json::parse(outcome.out);
     EXPECT_EQ(result["interrupted"], true);
     EXPECT_GE(result["epochs"], 1);
-    EXPECT_EQ(last_line(folder / "run/metrics.jsonl")["epoch"], result["epochs"]);
+    // The epoch under way is the last line.
+    const json last = last_line(folder / "run/metrics.jsonl");
+    EXPECT_EQ(last["epoch"], result["epochs"].get<int>() + 1);
+    EXPECT_EQ(last["interrupted"], true);
+    EXPECT_TRUE(last["val_loss"].is_null());
     const Outcome evaluated = run_program(
         folder.path(), {"eval", "run/recipe.yaml", "--weights", "run/weights.safetensors", "--json"});
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;

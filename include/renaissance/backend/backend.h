@@ -40,14 +40,19 @@ class Context {
   /// Only some parts of a step, for instance WEIGHT_CAST after loading weights.
   virtual std::unique_ptr<CapturedStep> capture_parts(Variant variant, InputBuffer buffer,
                                                       const std::vector<GraphId>& parts) = 0;
-  /// Host memory that the step over `buffer` reads; valid while no such step is in flight.
+  /// Host memory that the step over `buffer` reads; fill it after wait_input().
   virtual InputSlot input(int rank, InputBuffer buffer) = 0;
+  /// Returns when no launched step reads `buffer` any more.
+  virtual void wait_input(InputBuffer buffer) = 0;
   /// Copies between the host and an arena, in order with launched steps. Bounds are checked (IndexError).
   virtual void write(int rank, int64_t offset, const void* from, int64_t bytes) = 0;
   virtual void read(int rank, int64_t offset, void* to, int64_t bytes) = 0;
   /// Waits for everything launched. DeviceError names the last node enqueued.
   virtual void synchronize() = 0;
 };
+
+/// Bytes that a context of `target` could allocate now, over all ranks; −1 where the system does not say.
+int64_t available_bytes(const Target& target);
 
 /// Allocates the arenas and library handles of the model's target. NotSupportedError when this build has no
 /// such backend; DeviceError when the memory cannot be had (needed and available bytes are named).

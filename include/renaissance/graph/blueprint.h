@@ -66,6 +66,7 @@ BluePrint conv(int64_t out_channels, int64_t kernel, int64_t stride = 1, int64_t
                const ConvOptions& options = {});
 BluePrint bn(double momentum = 0.1, double epsilon = 1e-5);
 BluePrint relu();
+BluePrint leaky_relu(double negative_slope = 0.01);
 BluePrint maxpool(int64_t kernel, int64_t stride, int64_t padding = 0);
 BluePrint avgpool(int64_t kernel, int64_t stride, int64_t padding = 0);
 BluePrint gap();

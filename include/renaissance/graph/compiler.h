@@ -53,6 +53,7 @@ struct Parameter {
 struct Statistics {
   std::string layer;               ///< "layer1.0.bn1": state_dict keys <layer>.running_mean and .running_var
   int64_t channels = 0;
+  double momentum = 0.0;           ///< next = (1 − momentum) × prev + momentum × batch
   BnStats tensors;
 };
 

@@ -29,6 +29,7 @@ struct EpochReport {
   double seconds = 0.0;                   ///< training and validation of this epoch
   double images_per_s = 0.0;              ///< training images a second, validation excluded
   int64_t skipped_steps = 0;              ///< since the training began
+  bool interrupted = false;               ///< stopped before its end: `train` covers the steps done, `val` nothing
 };
 
 struct TrainResult {
@@ -47,8 +48,8 @@ class Observer {
   virtual bool should_stop() { return false; }
 };
 
-/// `metrics.jsonl`: one JSON object per finished epoch. Keys: epoch, steps, train_loss, train_top1,
-/// train_top5, val_loss, val_top1, val_top5, learning_rate, seconds, images_per_s, skipped_steps.
+/// `metrics.jsonl`: one JSON object per epoch; of one that was interrupted, the last with val_* null. Keys: epoch, steps, train_loss, train_top1,
+/// train_top5, val_loss, val_top1, val_top5, learning_rate, seconds, images_per_s, skipped_steps, interrupted.
 class MetricsFile {
  public:
   /// IoError when the file cannot be written.

@@ -91,7 +91,7 @@ struct TrainRecipe {
   double label_smoothing = 0.0;
   InitScheme init = InitScheme::PYTORCH;
   uint64_t seed = 0;
-  int64_t log_interval = 100;            ///< steps between progress reports
+  int64_t log_interval = 20;             ///< steps between progress reports
   int64_t max_skipped_steps = 100;       ///< more steps with gradients that are not finite end the training
 
   friend bool operator==(const TrainRecipe&, const TrainRecipe&) = default;

@@ -67,7 +67,7 @@ class CpuBackend : public Context {
         flush();
         std::vector<std::byte*> bases;
         for (int rank = 0; rank < arenas_.ranks(); ++rank) bases.push_back(arenas_.ptr_at(rank, 0));
-        if (Call call = bind_collective_cpu(node, model_->plan(variant), bases))
+        if (Call call = bind_collective_cpu(node, *model_, model_->plan(variant), bases))
           calls.push_back(std::move(call));
       }
     }
@@ -89,7 +89,8 @@ class CpuBackend : public Context {
   void read(int rank, int64_t offset, void* to, int64_t bytes) override {
     std::memcpy(to, checked(rank, offset, bytes), static_cast<size_t>(bytes));
   }
-  void synchronize() override {}  // calls have finished when launch() returns
+  void wait_input(InputBuffer) override {}  // launch() has returned, so the step is over
+  void synchronize() override {}            // calls have finished when launch() returns
 
  private:
   std::byte* checked(int rank, int64_t offset, int64_t bytes) const {
@@ -134,5 +135,7 @@ class CpuBackend : public Context {
 std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model) {
   return std::make_unique<CpuBackend>(std::move(model));
 }
+
+int64_t available_cpu_bytes() { return available_host_bytes(); }
 
 }  // namespace tr

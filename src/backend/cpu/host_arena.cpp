@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -10,23 +11,29 @@ namespace tr {
 
 namespace {
 
-/// Bytes the system says it can still give without swapping; -1 when it does not say.
-int64_t available_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  int64_t kib = 0;
-  while (meminfo >> key >> kib >> unit)
-    if (key == "MemAvailable:") return kib * 1024;
-  return -1;
+/// A number in a one-number file, −1 where there is none ("max" included).
+int64_t number_in(const char* file) {
+  std::ifstream in(file);
+  int64_t value = -1;
+  return in >> value ? value : -1;
 }
 
 }  // namespace
 
+int64_t available_host_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  int64_t kib = 0, available = -1;
+  while (meminfo >> key >> kib >> unit)
+    if (key == "MemAvailable:") available = kib * 1024;
+  // A container may allow less than the machine has.
+  const int64_t limit = number_in("/sys/fs/cgroup/memory.max"),
+                used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit >= 0 && used >= 0) available = available < 0 ? limit - used : std::min(available, limit - used);
+  return available;
+}
+
 std::byte* HostArenaAllocator::allocate(int rank, int64_t bytes) {
-  const int64_t available = available_bytes();
-  TR_CHECK(available < 0 || bytes <= available, DeviceError,
-           cat("cpu rank ", rank, ": the plan needs ", bytes, " bytes, ", available,
-               " are available; use a smaller batch or resolution"));
   void* memory =
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TR_CHECK(memory != MAP_FAILED, DeviceError,

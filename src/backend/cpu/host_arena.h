@@ -5,6 +5,10 @@
 
 namespace tr {
 
+/// Bytes that can still be had without swapping, the container's limit included; −1 where the system does not
+/// say.
+int64_t available_host_bytes();
+
 class HostArenaAllocator : public ArenaAllocator {
  public:
   std::byte* allocate(int rank, int64_t bytes) override;

@@ -7,4 +7,6 @@ std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel>)
               "device 'cuda': this build has no cuda backend; it can plan for one, not run on one");
 }
 
+int64_t available_cuda_bytes() { return -1; }
+
 }  // namespace tr

@@ -35,8 +35,11 @@ inline void keep_in_registers([[maybe_unused]] Vector& a, [[maybe_unused]] Vecto
 }  // namespace
 
 bool ConvWeightGradient::fits(const ConvAttributes& conv, const Shape& x) {
-  // A single tap reads each input once: packing it costs more than it saves.
-  return conv.groups == 1 && conv.kernel > 1 && x.c() % LANES == 0 && conv.out_channels % ROWS == 0;
+  // A single tap reads each input once, and few channels give each packed value little work: there packing
+  // costs more than it saves and oneDNN is faster (16 channels at 28x28, batch 128: 5.4 against 6.5 ms).
+  constexpr int64_t LEAST_CHANNELS = 32;
+  return conv.groups == 1 && conv.kernel > 1 && x.c() >= LEAST_CHANNELS && x.c() % LANES == 0 &&
+         conv.out_channels % ROWS == 0;
 }
 
 ConvWeightGradient::ConvWeightGradient(const ConvAttributes& conv, const Shape& x, const Shape& y)

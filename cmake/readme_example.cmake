@@ -1,0 +1,15 @@
+# The README's C++ example as a source file: one that does not compile fails the build.
+file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
+string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
+if(NOT found)
+  message(FATAL_ERROR "README.md has no C++ example")
+endif()
+set(example "${CMAKE_MATCH_1}")
+string(REGEX MATCHALL "#include[^\n]*\n" includes "${example}")
+string(REGEX REPLACE "#include[^\n]*\n" "" body "${example}")
+list(JOIN includes "" includes)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/readme_example.cpp
+     CONTENT "${includes}\nint main() {\n${body}  return result.epochs > 0 ? 0 : 1;\n}\n" @ONLY)
+add_executable(readme_example ${CMAKE_BINARY_DIR}/readme_example.cpp)
+target_link_libraries(readme_example PRIVATE renaissance)
