@@ -1,5 +1,6 @@
 # tr_add_operator(conv): the sources of src/ops/conv/. A backend that the build lacks, or that the operator
 # has no file for, gets a generated stub which offers nothing: `<op>_<backend>_kernels()` returns null.
+# tr_finish_operators() writes them.
 function(tr_add_operator op)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${op})
   target_sources(renaissance PRIVATE ${folder}/${op}.cpp)
@@ -11,15 +12,22 @@ function(tr_add_operator op)
         target_sources(renaissance PRIVATE ${folder}/${op}.cu)
       endif()
     else()
-      set(TR_STUB_OP ${op})
-      set(TR_STUB_BACKEND ${backend})
-      configure_file(${PROJECT_SOURCE_DIR}/cmake/absent_kernels.cpp.in
-                     ${CMAKE_BINARY_DIR}/absent/${op}_${backend}.cpp @ONLY)
-      target_sources(renaissance PRIVATE ${CMAKE_BINARY_DIR}/absent/${op}_${backend}.cpp)
+      set_property(GLOBAL APPEND PROPERTY TR_ABSENT_KERNELS ${op}_${backend})
     endif()
   endforeach()
   set_property(GLOBAL APPEND PROPERTY TR_OPERATORS ${op})
   if(EXISTS ${folder}/${op}_test.cpp)
     set_property(GLOBAL APPEND PROPERTY TR_TEST_SOURCES ${folder}/${op}_test.cpp)
   endif()
+endfunction()
+
+function(tr_finish_operators)
+  get_property(absent GLOBAL PROPERTY TR_ABSENT_KERNELS)
+  set(TR_ABSENT_FUNCTIONS "")
+  foreach(kernels ${absent})
+    string(APPEND TR_ABSENT_FUNCTIONS "std::unique_ptr<OpKernels> ${kernels}_kernels();\n"
+           "std::unique_ptr<OpKernels> ${kernels}_kernels() { return nullptr; }\n")
+  endforeach()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/absent_kernels.cpp.in ${CMAKE_BINARY_DIR}/absent_kernels.cpp @ONLY)
+  target_sources(renaissance PRIVATE ${CMAKE_BINARY_DIR}/absent_kernels.cpp)
 endfunction()

@@ -3,6 +3,8 @@ function(tr_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                          -Wno-missing-field-initializers
                          -Wno-restrict  # GCC 12 sees it in "literal" + std::string (GCC bug 105651)
+                         # GCC 13 sees these two in std::vector<Use>::insert (GCC bugs 107852, 110498)
+                         -Wno-array-bounds -Wno-stringop-overflow
                          -Wno-unknown-pragmas  # a build without the CPU backend has no OpenMP
                          -Werror)
   if(TR_NATIVE)

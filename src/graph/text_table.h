@@ -1,6 +1,7 @@
 /// Columns of text, each as wide as its widest cell.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 /// are bytes here (a path need not be UTF-8, and yaml-cpp's emitter would replace such bytes).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

@@ -30,24 +30,30 @@ bool is_transparent(const char* module) {
          std::strstr(module, "libgcc") != nullptr || std::strstr(module, "libpthread") != nullptr;
 }
 
-[[gnu::noinline]] bool called_from_a_library() {
-  constexpr int OWN_FRAMES = 3;  // this, record(), the replaced function
-  std::array<void*, 24> frames{};
+/// `caller`: the return address of the replaced function.
+bool called_from_a_library(void* caller) {
+  std::array<void*, 32> frames{};
   const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
-  for (int i = OWN_FRAMES; i < depth; ++i) {
+  int at = 0;
+  while (at < depth && frames[static_cast<size_t>(at)] != caller) ++at;
+  if (at == depth) {  // not unwound: judge by the caller alone
+    frames[0] = caller;
+    at = 0;
+  }
+  for (; at < depth; ++at) {
     Dl_info info{};
-    if (dladdr(frames[static_cast<size_t>(i)], &info) == 0 || info.dli_fname == nullptr) continue;
+    if (dladdr(frames[static_cast<size_t>(at)], &info) == 0 || info.dli_fname == nullptr) continue;
     if (is_transparent(info.dli_fname)) continue;
     return std::strstr(info.dli_fname, ".so") != nullptr;
   }
   return false;
 }
 
-[[gnu::noinline]] void record(size_t bytes) {
+void record(size_t bytes, void* caller) {
   if (!counting.load(std::memory_order_relaxed) || inside) return;
   inside = true;
   const auto size = static_cast<int64_t>(bytes);
-  if (called_from_a_library()) {
+  if (called_from_a_library(caller)) {
     ++library;
     library_bytes += size;
   } else {
@@ -63,27 +69,27 @@ bool is_transparent(const char* module) {
 
 extern "C" {
 void* malloc(size_t bytes) {
-  record(bytes);
+  record(bytes, __builtin_return_address(0));
   return __libc_malloc(bytes);
 }
 void* calloc(size_t count, size_t bytes) {
-  record(count * bytes);
+  record(count * bytes, __builtin_return_address(0));
   return __libc_calloc(count, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-  record(bytes);
+  record(bytes, __builtin_return_address(0));
   return __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-  record(bytes);
+  record(bytes, __builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
-  record(bytes);
+  record(bytes, __builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  record(bytes);
+  record(bytes, __builtin_return_address(0));
   *out = __libc_memalign(alignment, bytes);
   return *out == nullptr ? ENOMEM : 0;
 }
