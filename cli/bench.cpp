@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -14,6 +15,7 @@ namespace {
 constexpr const char* EXAMPLES = R"(Examples:
   renaissance bench resnet20 --batch 128
   renaissance bench mlp --batch 200 --optimizer adamw --threads 2 --json
+  renaissance bench resnet50 --batch 256 --precision fp16 --device cuda --profile
 
 Runs whole training steps on one synthetic batch: forward, backward, optimizer, statistics. Label smoothing 0.1.)";
 
@@ -22,7 +24,8 @@ struct BenchOptions {
   int64_t batch = 128, height = 0, width = 0, channels = 0;
   int threads = 0;
   double seconds = 5.0;
-  bool json = false;
+  int64_t workspace_cap_bytes = 0;
+  bool deterministic = true, profile = false, json = false;
 };
 
 Recipe bench_recipe(const BenchOptions& options) {
@@ -45,33 +48,93 @@ Recipe bench_recipe(const BenchOptions& options) {
   recipe.precision = parse_precision(options.precision);
   recipe.device = parse_backend(options.device);
   recipe.threads = options.threads;
+  recipe.deterministic = options.deterministic;
+  if (options.workspace_cap_bytes > 0) recipe.workspace_cap_bytes = options.workspace_cap_bytes;
   check_recipe(recipe);
   return recipe;
 }
 
-int bench(const BenchOptions& options) {
-  const StepBenchmark result = benchmark_step(bench_recipe(options), options.seconds);
-  if (options.json) {
-    std::cout << nlohmann::ordered_json{{"model", options.model},
-                                        {"batch", options.batch},
-                                        {"precision", options.precision},
-                                        {"device", options.device},
-                                        {"step_ms", result.step_ms},
-                                        {"step_ms_min", result.step_ms_min},
-                                        {"step_ms_max", result.step_ms_max},
-                                        {"images_per_s", result.images_per_s},
-                                        {"planned_bytes", result.planned_bytes},
-                                        {"compile_ms", result.compile_ms}}
-                     .dump()
-              << '\n';
-  } else {
-    std::printf("%s, batch %lld, %s, %s: step %.3f ms (%.3f to %.3f over %lld steps), %.0f images/s\n",
-                options.model.c_str(), static_cast<long long>(options.batch), options.precision.c_str(),
-                options.device.c_str(), result.step_ms, result.step_ms_min, result.step_ms_max,
-                static_cast<long long>(result.steps), result.images_per_s);
-    std::printf("planned %lld bytes, compiled in %.1f ms\n", static_cast<long long>(result.planned_bytes),
-                result.compile_ms);
+/// The time that a node cannot go below: its bytes at the copy rate, or its arithmetic at the matrix rate.
+double floor_ms(const NodeTime& node, const DeviceRates& rates) {
+  return 1e3 * std::max(static_cast<double>(node.bytes) / rates.copy_bytes_per_s,
+                        static_cast<double>(node.flops) / rates.matrix_flops_per_s);
+}
+
+void print_profile(const StepBenchmark& result) {
+  std::vector<NodeTime> nodes = result.nodes;
+  std::stable_sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  double all_ms = 0.0, all_floors_ms = 0.0;
+  for (const NodeTime& node : nodes) {
+    all_ms += node.ms;
+    all_floors_ms += floor_ms(node, result.rates);
   }
+  std::printf("\n%10s %7s %10s %10s %10s  %s\n", "ms", "share", "floor ms", "MB", "GFLOP",
+              "node, run by itself");
+  for (const NodeTime& node : nodes)
+    std::printf("%10.4f %6.2f%% %10.4f %10.2f %10.2f  %s\n", node.ms, 100.0 * node.ms / all_ms,
+                floor_ms(node, result.rates), static_cast<double>(node.bytes) / 1e6,
+                static_cast<double>(node.flops) / 1e9, node.name.c_str());
+  std::printf("%10.4f %6.2f%% %10.4f  all %zu nodes\n", all_ms, 100.0, all_floors_ms, nodes.size());
+}
+
+nlohmann::ordered_json json_of(const BenchOptions& options, const StepBenchmark& result) {
+  nlohmann::ordered_json json{{"model", options.model},
+                              {"batch", options.batch},
+                              {"precision", options.precision},
+                              {"device", options.device},
+                              {"step_ms", result.step_ms},
+                              {"step_ms_min", result.step_ms_min},
+                              {"step_ms_max", result.step_ms_max},
+                              {"images_per_s", result.images_per_s},
+                              {"planned_bytes", result.planned_bytes},
+                              {"device_bytes", result.device_bytes},
+                              {"device_overhead_bytes", result.device_overhead_bytes},
+                              {"moved_bytes", result.moved_bytes},
+                              {"flops", result.flops},
+                              {"compile_ms", result.compile_ms},
+                              {"prepare_ms", result.prepare_ms}};
+  if (!options.profile) return json;
+  json["copy_bytes_per_s"] = result.rates.copy_bytes_per_s;
+  json["matrix_flops_per_s"] = result.rates.matrix_flops_per_s;
+  for (const NodeTime& node : result.nodes)
+    json["nodes"].push_back({{"name", node.name},
+                             {"ms", node.ms},
+                             {"floor_ms", floor_ms(node, result.rates)},
+                             {"bytes", node.bytes},
+                             {"flops", node.flops}});
+  return json;
+}
+
+void print(const BenchOptions& options, const StepBenchmark& result) {
+  std::printf("%s, batch %lld, %s, %s: step %.3f ms (%.3f to %.3f over %lld steps), %.0f images/s\n",
+              options.model.c_str(), static_cast<long long>(options.batch), options.precision.c_str(),
+              options.device.c_str(), result.step_ms, result.step_ms_min, result.step_ms_max,
+              static_cast<long long>(result.steps), result.images_per_s);
+  std::printf("planned %lld bytes; compiled in %.1f ms, prepared in %.1f s\n",
+              static_cast<long long>(result.planned_bytes), result.compile_ms, result.prepare_ms / 1e3);
+  if (result.device_bytes > 0)
+    std::printf("device: %lld bytes in use for it, %lld before it\n",
+                static_cast<long long>(result.device_bytes),
+                static_cast<long long>(result.device_overhead_bytes));
+  const double moved_rate = static_cast<double>(result.moved_bytes) / result.step_ms * 1e3,
+               flop_rate = static_cast<double>(result.flops) / result.step_ms * 1e3;
+  std::printf(
+      "moves %.3f GB a step, %.1f %% of the copy rate of %.0f GB/s; computes %.3f TFLOP, %.1f %% of the "
+      "matrix rate of %.1f TFLOP/s\n",
+      static_cast<double>(result.moved_bytes) / 1e9, 100.0 * moved_rate / result.rates.copy_bytes_per_s,
+      result.rates.copy_bytes_per_s / 1e9, static_cast<double>(result.flops) / 1e12,
+      100.0 * flop_rate / result.rates.matrix_flops_per_s, result.rates.matrix_flops_per_s / 1e12);
+  if (options.profile) print_profile(result);
+}
+
+int bench(const BenchOptions& options) {
+  const StepBenchmark result = benchmark_step(
+      bench_recipe(options),
+      {.seconds = options.seconds, .rates = options.profile || !options.json, .profile = options.profile});
+  if (options.json)
+    std::cout << json_of(options, result).dump() << '\n';
+  else
+    print(options, result);
   return EXIT_FINE;
 }
 
@@ -105,10 +168,20 @@ void add_bench(CLI::App& app, int& exit_code) {
   verb->add_option("--seconds", options->seconds, "how long to run, warm-up included")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  verb->add_option(
+          "--workspace-cap", options->workspace_cap_bytes,
+          "cuda: the most that one library call may use as scratch, in bytes or as 64MiB; default 32MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber);
+  verb->add_flag("--deterministic,!--no-deterministic", options->deterministic,
+                 "cuda: use only algorithms that give the same bits each time; on by default");
+  verb->add_flag(
+      "--profile", options->profile,
+      "also time every node by itself and print what it cannot go below at the device's measured rates");
   verb->add_flag(
       "--json", options->json,
       "print one object: model, batch, precision, device, step_ms, step_ms_min, step_ms_max, images_per_s, "
-      "planned_bytes, compile_ms");
+      "planned_bytes, device_bytes and more");
   verb->footer(EXAMPLES);
   verb->callback([options, &exit_code] { exit_code = bench(*options); });
 }

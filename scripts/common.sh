@@ -3,7 +3,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=${JOBS:-$(nproc)}
 
-packages=(g++ cmake ninja-build python3 libdnnl-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
+packages=(g++ cmake ninja-build python3 libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
           libgtest-dev libbenchmark-dev dataset-fashion-mnist)
 
 install_missing() {
@@ -20,6 +20,18 @@ install_missing() {
   echo "installing: ${missing[*]}"
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# The optimized build: with CUDA where it can be compiled.
+release_preset() {
+  local nvcc
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || { echo cpu-release; return; }
+  if compgen -G "$(dirname "$nvcc")/../include/cudnn_graph.h" >/dev/null || [ -e /usr/include/cudnn_graph.h ] ||
+     [ -e /usr/include/x86_64-linux-gnu/cudnn_graph.h ]; then
+    echo cuda-release
+  else
+    echo cpu-release
+  fi
 }
 
 # build PRESET [TARGET …]

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs the tests: optimized, then under the address and undefined-behaviour
-# sanitizers.
+# sanitizers. Where nvcc and cuDNN are found, the optimized build has the CUDA backend too; its tests need a card.
 # usage: scripts/test.sh [release|sanitize]    one of the two only
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 install_missing
 case "${1:-all}" in
-  all) presets=(cpu-release cpu-asan) ;;
-  release) presets=(cpu-release) ;;
+  all) presets=("$(release_preset)" cpu-asan) ;;
+  release) presets=("$(release_preset)") ;;
   sanitize) presets=(cpu-asan) ;;
-  *) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
 esac
 for preset in "${presets[@]}"; do
   echo "== $preset: build"

@@ -121,17 +121,22 @@ void BatchLoader::work(int64_t worker, int64_t workers) {
 }
 
 void BatchLoader::fill_sample(const BatchRequest& request, int64_t slot) const {
+  const BatchTarget& target = request.target;
   const int64_t elements = transform_->height * transform_->width * dataset_.channels;
-  float* const out = request.target.data + slot * elements;
+  const int64_t bytes = target.raw_bytes ? elements : elements * static_cast<int64_t>(sizeof(float));
+  std::byte* const out = target.data + slot * bytes;
   if (slot >= request.count) {
-    std::fill_n(out, elements, 0.0f);
-    request.target.labels[slot] = -1;
+    std::fill_n(out, bytes, std::byte{0});
+    target.labels[slot] = -1;
     return;
   }
   const auto sample = static_cast<int64_t>(order_[static_cast<size_t>(request.first + slot)]);
-  request.target.labels[slot] = dataset_.label(sample);
-  transform_sample(dataset_, sample, *transform_, draw_placement(*transform_, seed_, epoch_, sample), table_,
-                   out);
+  target.labels[slot] = dataset_.label(sample);
+  const Placement placement = draw_placement(*transform_, seed_, epoch_, sample);
+  if (target.raw_bytes)
+    place_sample(dataset_, sample, *transform_, placement, reinterpret_cast<uint8_t*>(out));
+  else
+    transform_sample(dataset_, sample, *transform_, placement, table_, reinterpret_cast<float*>(out));
 }
 
 }  // namespace tr

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -16,10 +17,11 @@
 
 namespace tr {
 
-/// Where one rank's batch goes: dense NHWC FP32 [capacity, height, width, channels] and INT32 labels.
+/// Where one rank's batch goes: dense NHWC [capacity, height, width, channels] and INT32 labels.
 struct BatchTarget {
-  float* data = nullptr;
+  std::byte* data = nullptr;  ///< normalized FP32, or pixels as UINT8 where `raw_bytes`
   int32_t* labels = nullptr;
+  bool raw_bytes = false;
 };
 
 /// `count` consecutive samples of the epoch's order, starting at `first`, into targets of `capacity` ≥ count

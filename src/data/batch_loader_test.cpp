@@ -26,7 +26,8 @@ class Batch {
     labels_.resize(static_cast<size_t>(ranks * capacity), -7);
   }
   BatchRequest request(int64_t rank, int64_t first, int64_t count) {
-    return {{data_.data() + rank * capacity_ * elements_, labels_.data() + rank * capacity_},
+    return {{reinterpret_cast<std::byte*>(data_.data() + rank * capacity_ * elements_),
+             labels_.data() + rank * capacity_},
             first,
             count,
             capacity_};
@@ -193,6 +194,25 @@ TEST(BatchLoader, RefusesWhatDoesNotFit) {
 
   dataset.labels.pop_back();
   expect_error(ErrorKind::ValueError, {"52 labels"}, [&] { BatchLoader(dataset, true, 42, 1, 1); });
+}
+
+TEST(BatchLoader, RawBytesAndPaddingSamples) {
+  const Dataset dataset = make_dataset();
+  constexpr int64_t CAPACITY = 8, COUNT = 5, ELEMENTS = 8 * 8 * 3;
+  BatchLoader loader(dataset, false, 42, 2, 1);
+  std::vector<std::byte> bytes(CAPACITY * ELEMENTS, std::byte{0xA5});
+  std::vector<int32_t> labels(CAPACITY, -7);
+  const BatchRequest request{{bytes.data(), labels.data(), true}, 3, COUNT, CAPACITY};
+  loader.submit({&request, 1}, PLAIN);
+  loader.wait();
+  for (int64_t slot = 0; slot < CAPACITY; ++slot) {
+    const bool counts = slot < COUNT;
+    EXPECT_EQ(labels[static_cast<size_t>(slot)], counts ? dataset.label(3 + slot) : -1);
+    for (int64_t i = 0; i < ELEMENTS; ++i)
+      ASSERT_EQ(std::to_integer<uint8_t>(bytes[static_cast<size_t>(slot * ELEMENTS + i)]),
+                counts ? dataset.image(3 + slot)[i] : 0)
+          << slot << ' ' << i;
+  }
 }
 
 }  // namespace

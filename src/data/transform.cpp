@@ -25,14 +25,29 @@ Columns inner_columns(int64_t width, int64_t shift) {
   return {std::clamp<int64_t>(-shift, 0, width), std::clamp<int64_t>(width - shift, 0, width)};
 }
 
-/// Copies `count` pixels through the table; `step` is the distance between output pixels, negative when
-/// flipped. CHANNELS 0: any number, given by `channels`.
-template <int64_t CHANNELS>
-void copy_pixels(const uint8_t* in, int64_t count, int64_t channels, const float* table, float* out,
-                 int64_t step) {
+/// What becomes of a pixel value: normalized through the table.
+struct Normalized {
+  using Out = float;
+  const float* table;
+  float operator()(int64_t channel, uint8_t pixel) const { return table[channel * PIXEL_VALUES + pixel]; }
+  static float store(float mixed) { return mixed; }
+};
+
+/// Left as it is, for a device that normalizes; what lies between pixels is rounded.
+struct Raw {
+  using Out = uint8_t;
+  uint8_t operator()(int64_t, uint8_t pixel) const { return pixel; }
+  static uint8_t store(float mixed) { return static_cast<uint8_t>(mixed + 0.5f); }
+};
+
+/// Copies `count` pixels; `step` is the distance between output pixels, negative when flipped. CHANNELS 0:
+/// any number, given by `channels`.
+template <int64_t CHANNELS, typename Values>
+void copy_pixels(const uint8_t* in, int64_t count, int64_t channels, const Values& values,
+                 typename Values::Out* out, int64_t step) {
   const int64_t c_end = CHANNELS > 0 ? CHANNELS : channels;
   for (int64_t x = 0; x < count; ++x, in += c_end, out += step)
-    for (int64_t c = 0; c < c_end; ++c) out[c] = table[c * PIXEL_VALUES + in[c]];
+    for (int64_t c = 0; c < c_end; ++c) out[c] = values(c, in[c]);
 }
 
 /// Two neighbours along one axis and the share of the second.
@@ -47,33 +62,36 @@ Neighbours neighbours(int64_t index, int64_t in_size, float scale) {
   return {first, std::min(first + 1, in_size - 1), source - static_cast<float>(first)};
 }
 
+template <typename Values>
 struct RowWriter {
+  using Out = typename Values::Out;
+
   const Dataset& dataset;
   const uint8_t* image;
   const Transform& transform;
-  const float* table;
+  Values values;
   int64_t shift;  ///< image column = output column + shift
-  int64_t step;   ///< floats from one output pixel to the next
+  int64_t step;   ///< elements from one output pixel to the next
   Columns columns;
 
-  void fill(float* out, int64_t count) const {
+  void fill(Out* out, int64_t count) const {
     for (int64_t x = 0; x < count; ++x, out += step)
-      for (int64_t c = 0; c < dataset.channels; ++c) out[c] = table[c * PIXEL_VALUES];
+      for (int64_t c = 0; c < dataset.channels; ++c) out[c] = values(c, 0);
   }
 
-  void copy(int64_t row, float* out) const {
+  void copy(int64_t row, Out* out) const {
     const int64_t channels = dataset.channels;
     const uint8_t* in = image + (row * dataset.width + columns.begin + shift) * channels;
     const int64_t count = columns.end - columns.begin;
     if (channels == 1)
-      copy_pixels<1>(in, count, channels, table, out, step);
+      copy_pixels<1>(in, count, channels, values, out, step);
     else if (channels == 3)
-      copy_pixels<3>(in, count, channels, table, out, step);
+      copy_pixels<3>(in, count, channels, values, out, step);
     else
-      copy_pixels<0>(in, count, channels, table, out, step);
+      copy_pixels<0>(in, count, channels, values, out, step);
   }
 
-  void resize(int64_t row, float* out) const {
+  void resize(int64_t row, Out* out) const {
     const int64_t channels = dataset.channels;
     const float scale_y = static_cast<float>(dataset.height) / static_cast<float>(transform.height);
     const float scale_x = static_cast<float>(dataset.width) / static_cast<float>(transform.width);
@@ -83,16 +101,41 @@ struct RowWriter {
     for (int64_t column = columns.begin; column < columns.end; ++column, out += step) {
       const Neighbours x = neighbours(column + shift, dataset.width, scale_x);
       for (int64_t c = 0; c < channels; ++c) {
-        const float* values = table + c * PIXEL_VALUES;
         const auto mix = [&](const uint8_t* line) {
-          return (1 - x.share) * values[line[x.first * channels + c]] +
-                 x.share * values[line[x.second * channels + c]];
+          return (1 - x.share) * values(c, line[x.first * channels + c]) +
+                 x.share * values(c, line[x.second * channels + c]);
         };
-        out[c] = (1 - y.share) * mix(upper) + y.share * mix(lower);
+        out[c] = Values::store((1 - y.share) * mix(upper) + y.share * mix(lower));
       }
     }
   }
 };
+
+template <typename Values>
+void write_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
+                  const Placement& placement, const Values& values, typename Values::Out* out) {
+  const int64_t channels = dataset.channels, width = transform.width;
+  const int64_t shift = placement.left - transform.crop_padding;
+  const int64_t step = placement.flip ? -channels : channels;
+  const RowWriter<Values> writer{dataset, dataset.image(sample),      transform, values, shift,
+                                 step,    inner_columns(width, shift)};
+  const bool same_size = dataset.height == transform.height && dataset.width == width;
+  for (int64_t y = 0; y < transform.height; ++y, out += width * channels) {
+    auto* const start = placement.flip ? out + (width - 1) * channels : out;
+    const int64_t row = y + placement.top - transform.crop_padding;
+    if (row < 0 || row >= transform.height) {
+      writer.fill(start, width);
+      continue;
+    }
+    const auto [begin, end] = writer.columns;
+    writer.fill(start, begin);
+    if (begin < end) {
+      auto* const first = start + begin * step;
+      same_size ? writer.copy(row, first) : writer.resize(row, first);
+    }
+    writer.fill(start + end * step, width - end);
+  }
+}
 
 }  // namespace
 
@@ -141,32 +184,12 @@ Placement draw_placement(const Transform& transform, uint64_t seed, int64_t epoc
 
 void transform_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
                       const Placement& placement, std::span<const float> table, float* out) {
-  const int64_t channels = dataset.channels, width = transform.width;
-  const int64_t shift = placement.left - transform.crop_padding;
-  const int64_t step = placement.flip ? -channels : channels;
-  const RowWriter writer{dataset,
-                         dataset.image(sample),
-                         transform,
-                         table.data(),
-                         shift,
-                         step,
-                         inner_columns(width, shift)};
-  const bool same_size = dataset.height == transform.height && dataset.width == width;
-  for (int64_t y = 0; y < transform.height; ++y, out += width * channels) {
-    float* const start = placement.flip ? out + (width - 1) * channels : out;
-    const int64_t row = y + placement.top - transform.crop_padding;
-    if (row < 0 || row >= transform.height) {
-      writer.fill(start, width);
-      continue;
-    }
-    const auto [begin, end] = writer.columns;
-    writer.fill(start, begin);
-    if (begin < end) {
-      float* const first = start + begin * step;
-      same_size ? writer.copy(row, first) : writer.resize(row, first);
-    }
-    writer.fill(start + end * step, width - end);
-  }
+  write_sample(dataset, sample, transform, placement, Normalized{table.data()}, out);
+}
+
+void place_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
+                  const Placement& placement, uint8_t* out) {
+  write_sample(dataset, sample, transform, placement, Raw{}, out);
 }
 
 }  // namespace tr

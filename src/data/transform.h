@@ -41,4 +41,8 @@ Placement draw_placement(const Transform& transform, uint64_t seed, int64_t epoc
 void transform_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
                       const Placement& placement, std::span<const float> table, float* out);
 
+/// The same without the normalization, as bytes; padding is 0, resized pixels are rounded to nearest.
+void place_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
+                  const Placement& placement, uint8_t* out);
+
 }  // namespace tr

@@ -139,5 +139,19 @@ TEST(Transform, RefusesWhatDoesNotFit) {
   refuse({4, 4, {}, {}, -1}, "crop padding -1");
 }
 
+TEST(Transform, RawBytesAreTheSamePixelsBeforeNormalization) {
+  const Dataset dataset = one_image(5, 7, 3);
+  for (const Transform& transform : {Transform{5, 7, {}, {}, 2, true}, Transform{5, 7, {}, {}, 0, false},
+                                     Transform{8, 4, {}, {}, 1, true}}) {
+    for (const Placement& placement : {Placement{0, 1, false}, Placement{0, 0, true}}) {
+      const std::vector<float> pixels = run(dataset, transform, placement);
+      std::vector<uint8_t> bytes(pixels.size(), 0xA5);
+      place_sample(dataset, 0, transform, placement, bytes.data());
+      for (size_t i = 0; i < pixels.size(); ++i)
+        ASSERT_NEAR(bytes[i], 255.0f * pixels[i], 0.5001f) << i;  // resized pixels are rounded
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tr

@@ -35,18 +35,21 @@ constexpr std::array<std::string_view, NUM_BASELINE_IDS> BASELINE_NAMES{"input_a
                                                                         "bias_correction1",
                                                                         "bias_correction2",
                                                                         "trust_coefficient",
+                                                                        "gradient_factor",
                                                                         "nan_flag",
                                                                         "step",
                                                                         "clean_steps",
                                                                         "skipped_steps",
                                                                         "dropout_seed",
-                                                                        "dropout_counter"};
+                                                                        "dropout_counter",
+                                                                        "sync_counters"};
 
 /// Ids of what one call site owns.
 struct OpTensors {
   std::vector<ParameterTensors> params;
   BnStats stats;
   std::vector<TensorId> saved;
+  TensorId statistics = NO_TENSOR;
 };
 
 struct TensorTable {
@@ -94,6 +97,19 @@ class OfferBook {
   std::map<std::string, int64_t> known_;
 };
 
+struct WorkspaceBytes {
+  int64_t in_order = 0, beside = 0;
+};
+
+/// A weight gradient is needed at the end of the step only, and often leaves multiprocessors idle. Where it
+/// masks DY in place, what comes after reads that.
+bool runs_beside(const WiredNode& node, const Target& target) {
+  return target.backend == BackendKind::CUDA && node.pass == Pass::BACKWARD_WEIGHT &&
+         std::none_of(node.operands.begin(), node.operands.end(), [](const WiredOperand& operand) {
+           return operand.use.port == Port::DY && operand.use.write;
+         });
+}
+
 /// Registers every tensor of the model in one variant's plan. The same calls in the same order for each
 /// variant give the same ids.
 class TensorRegistrar {
@@ -101,7 +117,7 @@ class TensorRegistrar {
   TensorRegistrar(const Wiring& wiring, const ArchPlan& arch, const CompileRequest& request)
       : wiring_(wiring), arch_(arch), request_(request) {}
 
-  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, int64_t workspace_bytes) const {
+  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, const WorkspaceBytes& workspace) const {
     TensorTable table;
     plan.alloc_baseline_dtensors({shapes[0]});
     const DType dtype = compute_dtype(request_.config.precision);
@@ -114,6 +130,9 @@ class TensorRegistrar {
         tensors.stats = plan.alloc_bn_stats(channels);
       for (const SavedSpec& saved : op.entry->spec->saved(query))
         tensors.saved.push_back(plan.alloc_transient(saved.shape, saved.region));
+      // The writer's tensor.
+      if (op.statistics > 0 && op.entry->spec->statistics_rows(query) > 0)
+        tensors.statistics = plan.alloc_temp_fp32(Shape(1, 1, op.statistics, query.y.c()));
       table.ops.push_back(std::move(tensors));
     }
     for (ValueId value = 0; value < arch_.num_values(); ++value) {
@@ -122,7 +141,13 @@ class TensorRegistrar {
     }
     for (const ValueId value : wiring_.grad_values)
       table.grads.push_back(plan.alloc_feature_grad(shapes[static_cast<size_t>(value)]));
-    plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(workspace_bytes, 1)));
+    if (request_.target.backend == BackendKind::CUDA)
+      plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
+    const auto alloc_workspace = [&](int64_t bytes) {
+      return plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(bytes, 1)));
+    };
+    if (request_.target.backend == BackendKind::CUDA) alloc_workspace(workspace.beside);
+    alloc_workspace(workspace.in_order);
     return table;
   }
 
@@ -145,6 +170,8 @@ TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_1
       return ref.owner;
     case Kind::SAVED:
       return table.ops.at(owner).saved.at(index);
+    case Kind::STATISTICS:
+      return table.ops.at(owner).statistics;
     case Kind::STATE_PREV:
       return ref.index == 0 ? table.ops.at(owner).stats.prev_mean : table.ops.at(owner).stats.prev_var;
     case Kind::STATE_NEXT:
@@ -166,6 +193,7 @@ ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, con
     GraphNode node;
     node.op = wired.op;
     node.pass = wired.pass;
+    node.beside = runs_beside(wired, request.target);
     node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ', pass_name(wired.pass));
     for (const WiredOperand& operand : wired.operands) {
       const TensorId id = id_of(operand.ref, table, is_amp(request.config.precision));
@@ -216,6 +244,7 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
     const std::vector<SavedSpec> saved = op.entry->spec->saved(query);
     for (size_t s = 0; s < saved.size(); ++s)
       give(table.ops[i].saved[s], cat(op.name, ".saved.", saved[s].name));
+    give(table.ops[i].statistics, op.name + ".statistics");
   }
   const auto value_name = [&](ValueId value) {
     return value == 0 ? std::string("input") : model.arch.layers[static_cast<size_t>(value) - 1].name;
@@ -225,6 +254,8 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   for (size_t g = 0; g < table.grads.size(); ++g)
     give(table.grads[g], cat(value_name(wiring.grad_values[g]), ".out.grad.", g));
   give(model.workspace, "workspace");
+  give(model.workspace_beside, "workspace_beside");
+  give(model.raw_input, "raw_input");
 }
 
 /// Parameters are the model's, not the input's: a layer whose weights would follow the resolution (fc after
@@ -267,6 +298,12 @@ void check_request(const CompileRequest& request) {
 }
 
 }  // namespace
+
+int64_t raw_label_bytes(const CompileRequest& request) {
+  int64_t samples = 0;
+  for (const Shape& input : request.inputs) samples = std::max(samples, input.n());
+  return round_up(samples * static_cast<int64_t>(sizeof(int32_t)), ARENA_ALIGNMENT_BYTES);
+}
 
 std::vector<GraphId> program_parts(Program program) {
   if (program == Program::EVAL) return {GraphId::INPUT, GraphId::INFERENCE, GraphId::METRICS};
@@ -318,16 +355,21 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
   TensorTable table;
   for (size_t v = 0; v < NUM_VARIANTS; ++v) {
     const std::vector<GraphId> parts = program_parts(program_of(static_cast<Variant>(v)));
-    int64_t workspace_bytes = 0;
-    for (const WiredNode& node : wiring.nodes)
-      if (std::find(parts.begin(), parts.end(), node.part) != parts.end())
-        workspace_bytes = std::max(
-            workspace_bytes,
-            offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass, model.shapes[v]));
+    WorkspaceBytes workspace;
+    for (const WiredNode& node : wiring.nodes) {
+      if (std::find(parts.begin(), parts.end(), node.part) == parts.end()) continue;
+      int64_t& bytes = runs_beside(node, request.target) ? workspace.beside : workspace.in_order;
+      bytes = std::max(bytes, offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass,
+                                                     model.shapes[v]));
+    }
     model.plans.emplace_back(request.config);
-    table = registrar.run(model.plans.back(), model.shapes[v], workspace_bytes);
+    table = registrar.run(model.plans.back(), model.shapes[v], workspace);
   }
   model.workspace = model.plans[0].num_tensors() - 1;
+  if (request.target.backend == BackendKind::CUDA) {
+    model.workspace_beside = model.workspace - 1;
+    model.raw_input = model.workspace - 2;
+  }
   agree_on_slots(model.plans);
   for (MemoryPlan& plan : model.plans) plan.finalize();
   validate_variant_agreement(model.plans);

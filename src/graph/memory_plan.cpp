@@ -127,10 +127,11 @@ void MemoryPlan::alloc_baseline_dtensors(const BaselineShapes& shapes) {
   for (const BaselineId id : {LOSS_SUM, TOP1_SUM, TOP5_SUM})
     expect(allocate(scalar, Region::R_RESULT_ACCUMULATED), id);
   expect(allocate(per_sample, Region::R_PREDICTED_LABEL), PREDICTED_LABEL);
-  for (int id = LEARNING_RATE; id <= TRUST_COEFFICIENT; ++id)
+  for (int id = LEARNING_RATE; id <= GRADIENT_FACTOR; ++id)
     expect(allocate(scalar, Region::S_SCALAR_FP32), static_cast<BaselineId>(id));
-  for (int id = NAN_FLAG; id < NUM_BASELINE_IDS; ++id)
+  for (int id = NAN_FLAG; id < SYNC_COUNTERS; ++id)
     expect(allocate(scalar, Region::S_SCALAR_INT32), static_cast<BaselineId>(id));
+  expect(allocate(Shape(1, 1, 1, NUM_SYNC_COUNTERS), Region::S_SCALAR_INT32), SYNC_COUNTERS);
 }
 
 BnStats MemoryPlan::alloc_bn_stats(int64_t channels) {

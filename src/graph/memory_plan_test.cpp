@@ -249,12 +249,14 @@ TEST_F(ValidationTest, ContiguityOfEveryRun) {
     PlanImage gap = image;
     for (DTensor& tensor : gap.tensors)
       if (index_of(tensor.region) >= broken) tensor.offset += ARENA_ALIGNMENT_BYTES;
-    for (int r = broken + 1; r < NUM_REGIONS; ++r) gap.regions[static_cast<size_t>(r)].base += ARENA_ALIGNMENT_BYTES;
+    for (int r = broken + 1; r < NUM_REGIONS; ++r)
+      gap.regions[static_cast<size_t>(r)].base += ARENA_ALIGNMENT_BYTES;
     // Runs lie inside one another; the first that covers the gap reports it.
-    const auto reports = std::find_if(contiguous_runs().begin(), contiguous_runs().end(), [&](const auto& run) {
-      return index_of(run.first) <= broken && broken <= index_of(run.second);
-    });
-    refuses(ErrorKind::ValueError, cat("contiguity of ", region_name(reports->first), "…", region_name(reports->second)),
+    const auto reports = std::find_if(
+        contiguous_runs().begin(), contiguous_runs().end(),
+        [&](const auto& run) { return index_of(run.first) <= broken && broken <= index_of(run.second); });
+    refuses(ErrorKind::ValueError,
+            cat("contiguity of ", region_name(reports->first), "…", region_name(reports->second)),
             [&] { validate_contiguity(gap); });
   }
 }

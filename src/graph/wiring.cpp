@@ -21,10 +21,11 @@ class Wirer {
 
   Wiring run() {
     for (size_t i = 0; i < arch_.layers.size(); ++i) add_layer_instance(i);
+    if (target_.fuse) pair_statistics();
     for (size_t i = 0; i < arch_.layers.size(); ++i) {
       if (is_view(i)) continue;
-      add_node(GraphId::FORWARD, static_cast<int>(i), Pass::FORWARD, NO_GRAD, {});
-      add_node(GraphId::INFERENCE, static_cast<int>(i), Pass::INFERENCE, NO_GRAD, {});
+      add_node(GraphId::FORWARD, static_cast<int>(i), Pass::FORWARD, {}, {});
+      add_node(GraphId::INFERENCE, static_cast<int>(i), Pass::INFERENCE, {}, {});
     }
     add_loss();
     for (size_t i = arch_.layers.size(); i-- > 0;)
@@ -40,7 +41,7 @@ class Wirer {
 
   void add_layer_instance(size_t index) {
     const Layer& layer = arch_.layers[index];
-    OpInstance op{layer.name, layer.entry, layer.attrs, {}, static_cast<ValueId>(index) + 1, false, {}};
+    OpInstance op{layer.name, layer.entry, layer.attrs, {}, static_cast<ValueId>(index) + 1, false, {}, 1, 0};
     for (const ValueId input : layer.inputs) {
       op.inputs.push_back(stored(input));
       op.needs_dx.push_back(stored(input) != 0);
@@ -49,13 +50,30 @@ class Wirer {
     wiring_.ops.push_back(std::move(op));
   }
 
+  /// Where an operator can leave sums over its output, or part of it, for its only reader, it does.
+  void pair_statistics() {
+    const size_t layers = arch_.layers.size();
+    std::vector<int> readers(static_cast<size_t>(arch_.num_values()), 0);
+    for (size_t i = 0; i < layers; ++i)
+      for (const ValueId input : wiring_.ops[i].inputs) ++readers[static_cast<size_t>(input)];
+    ++readers[static_cast<size_t>(stored(arch_.output))];
+    for (size_t i = 0; i < layers; ++i) {
+      OpInstance& reader = wiring_.ops[i];
+      const ValueId value = reader.inputs.empty() ? 0 : reader.inputs[0];
+      if (value == 0 || is_view(i) || readers[static_cast<size_t>(value)] != 1) continue;
+      OpInstance& writer = wiring_.ops[static_cast<size_t>(value) - 1];
+      if (reader.entry->spec->takes_statistics(query(static_cast<int>(i))))
+        reader.statistics = writer.statistics = writer.entry->spec->statistics_rows(query(value - 1));
+    }
+  }
+
   int new_grad(ValueId value) {
     wiring_.grad_values.push_back(value);
     aliases_.push_back(1);
     return static_cast<int>(wiring_.grad_values.size()) - 1;
   }
 
-  TensorRef resolve(int op, const Use& use, int dy, const std::vector<int>& dx) const {
+  TensorRef resolve(int op, const Use& use, const std::vector<int>& dy, const std::vector<int>& dx) const {
     const OpInstance& instance = wiring_.ops[static_cast<size_t>(op)];
     const auto place = static_cast<size_t>(use.index);
     switch (use.port) {
@@ -68,7 +86,7 @@ class Wirer {
       case Port::DX:
         return {Kind::GRAD, dx.at(place), 0};
       case Port::DY:
-        return {Kind::GRAD, dy, 0};
+        return {Kind::GRAD, dy.at(place), 0};
       case Port::PARAM:
         return {Kind::PARAM, op, use.index};
       case Port::PARAM_GRAD:
@@ -79,6 +97,8 @@ class Wirer {
         return {Kind::STATE_NEXT, op, use.index};
       case Port::SAVED:
         return {Kind::SAVED, op, use.index};
+      case Port::STATISTICS:
+        return {Kind::STATISTICS, use.write ? op : instance.inputs.at(0) - 1, 0};
       case Port::BASELINE:
         return {Kind::BASELINE, use.index, 0};
       case Port::WORKSPACE:
@@ -91,7 +111,7 @@ class Wirer {
     return instance_query(wiring_.ops[static_cast<size_t>(op)], shapes_, dtype_, target_);
   }
 
-  void add_node(GraphId part, int op, Pass pass, int dy, const std::vector<int>& dx) {
+  void add_node(GraphId part, int op, Pass pass, const std::vector<int>& dy, const std::vector<int>& dx) {
     WiredNode node{part, op, pass, {}};
     for (const Use& use : wiring_.ops[static_cast<size_t>(op)].entry->spec->uses(query(op), pass))
       node.operands.push_back({use, resolve(op, use, dy, dx)});
@@ -101,11 +121,11 @@ class Wirer {
   void add_loss() {
     const ValueId logits = stored(arch_.output);
     wiring_.ops.push_back(
-        {"loss", &catalog_.find("softmax_cross_entropy"), {}, {logits}, logits, false, {true}});
+        {"loss", &catalog_.find("softmax_cross_entropy"), {}, {logits}, logits, false, {true}, 1, 0});
     const int op = static_cast<int>(wiring_.ops.size()) - 1;
     const int grad = new_grad(logits);
-    add_node(GraphId::FORWARD, op, Pass::FORWARD, NO_GRAD, {grad});
-    add_node(GraphId::INFERENCE, op, Pass::INFERENCE, NO_GRAD, {});
+    add_node(GraphId::FORWARD, op, Pass::FORWARD, {}, {grad});
+    add_node(GraphId::INFERENCE, op, Pass::INFERENCE, {}, {});
     contributions_[static_cast<size_t>(logits)].push_back(grad);
   }
 
@@ -119,7 +139,9 @@ class Wirer {
                   std::vector<ValueId>(grads.size(), value),
                   value,
                   false,
-                  std::vector<bool>(grads.size(), false)};
+                  std::vector<bool>(grads.size(), false),
+                  1,
+                  0};
     wiring_.ops.push_back(std::move(op));
     const int result = new_grad(value);
     WiredNode node{GraphId::BACKWARD, static_cast<int>(wiring_.ops.size()) - 1, Pass::FORWARD, {}};
@@ -130,16 +152,19 @@ class Wirer {
     return result;
   }
 
-  /// The gradient of a layer's output: the sum of what its readers contributed.
-  int gather(const Layer& layer, ValueId value) {
+  /// The gradients whose sum is that of a layer's output: at most `most` of them, the others added up.
+  std::vector<int> gather(const Layer& layer, ValueId value, size_t most) {
     const std::vector<int>& parts = contributions_[static_cast<size_t>(value)];
     TR_CHECK(!parts.empty(), RecipeError,
              cat(layer.where, layer.where.empty() ? "" : ": ", "'", layer.name,
                  "': nothing reads this layer's output"));
-    int sum = parts[0];
-    for (size_t i = 1; i < parts.size(); ++i)
-      sum = add_grad_node("add", cat(layer.name, ".grad_sum"), value, {sum, parts[i]});
-    return sum;
+    std::vector<int> rest(parts.begin(), parts.end());
+    while (rest.size() > most) {
+      const int sum = add_grad_node("add", cat(layer.name, ".grad_sum"), value, {rest[0], rest[1]});
+      rest.erase(rest.begin());
+      rest[0] = sum;
+    }
+    return rest;
   }
 
   void add_backward(size_t index) {
@@ -147,16 +172,22 @@ class Wirer {
     const OpSpec& spec = *layer.entry->spec;
     const int op = static_cast<int>(index);
     const std::vector<ValueId> inputs = wiring_.ops[index].inputs;
-    int dy = gather(layer, static_cast<ValueId>(index) + 1);
-    if (spec.passes_gradient_through(layer.attrs)) {
-      aliases_[static_cast<size_t>(dy)] += static_cast<int>(inputs.size()) - 1;
+    const bool passes_through = spec.passes_gradient_through(layer.attrs);
+    std::vector<int> dy = gather(layer, static_cast<ValueId>(index) + 1,
+                                 passes_through ? 1 : static_cast<size_t>(spec.most_gradients(query(op))));
+    if (passes_through) {
+      aliases_[static_cast<size_t>(dy[0])] += static_cast<int>(inputs.size()) - 1;
       for (const ValueId input : inputs)
-        if (input != 0) contributions_[static_cast<size_t>(input)].push_back(dy);
+        if (input != 0) contributions_[static_cast<size_t>(input)].push_back(dy[0]);
       return;
     }
+    wiring_.ops[index].gradients = static_cast<int>(dy.size());
     const std::vector<Pass> passes = spec.backward_passes(query(op));
-    if (writes_dy(op, passes) && aliases_[static_cast<size_t>(dy)] > 1)
-      dy = add_grad_node("identity", cat(layer.name, ".grad_copy"), static_cast<ValueId>(index) + 1, {dy});
+    if (writes_dy(op, passes))
+      for (int& gradient : dy)
+        if (aliases_[static_cast<size_t>(gradient)] > 1)
+          gradient = add_grad_node("identity", cat(layer.name, ".grad_copy"), static_cast<ValueId>(index) + 1,
+                                   {gradient});
     std::vector<int> dx(inputs.size(), NO_GRAD);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == 0) continue;
@@ -196,6 +227,8 @@ OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, D
   query.target = target;
   query.reads_network_input = op.reads_network_input;
   query.needs_dx = op.needs_dx;
+  query.gradients = op.gradients;
+  query.statistics = op.statistics;
   return query;
 }
 

@@ -10,7 +10,7 @@ namespace tr {
 
 /// A tensor before it has an id.
 struct TensorRef {
-  enum class Kind : uint8_t { VALUE, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, BASELINE };
+  enum class Kind : uint8_t { VALUE, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, STATISTICS, BASELINE };
   Kind kind = Kind::VALUE;
   int owner = 0;  ///< VALUE: value. GRAD: gradient. BASELINE: id. Others: call site
   int index = 0;  ///< which parameter, statistic or saved tensor

@@ -188,6 +188,8 @@ void add_machine_keys(std::vector<RecipeKey>& keys) {
   keys.push_back(
       flag_key("deterministic", TR_MEMBER(deterministic),
                "cuda: use only algorithms that give the same bits each time; the cpu always does"));
+  keys.push_back(flag_key("allow_tf32", TR_MEMBER(allow_tf32),
+                          "cuda: fp32 convolutions and matrix products may round their operands to 10 bits"));
   keys.push_back(choice_key<Layout>("memory.layout", TR_MEMBER(layout),
                                     name_choices<Layout>(layout_name, {Layout::LINEAR}),
                                     "linear: every tensor has bytes of its own"));

@@ -29,6 +29,13 @@ ScheduleSpec schedule_spec(const Recipe& recipe, int64_t steps_per_epoch) {
   return spec;
 }
 
+std::vector<float> per_channel(const std::vector<double>& given, int64_t channels, float otherwise) {
+  std::vector<float> values(static_cast<size_t>(channels), otherwise);
+  for (size_t c = 0; c < values.size() && !given.empty(); ++c)
+    values[c] = static_cast<float>(given.size() == 1 ? given[0] : given.at(c));
+  return values;
+}
+
 }  // namespace
 
 StepPlan plan_steps(const Recipe& recipe, const DataInfo& info) {
@@ -79,6 +86,9 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.target.threads = recipe.threads;
   request.target.workspace_cap_bytes = recipe.workspace_cap_bytes;
   request.target.deterministic = recipe.deterministic;
+  request.target.allow_tf32 = recipe.allow_tf32;
+  request.pixel_mean = per_channel(recipe.data.mean, info.channels, 0.0f);
+  request.pixel_std = per_channel(recipe.data.std, info.channels, 1.0f);
   request.schedule = schedule_spec(recipe, steps.steps_per_epoch());
   request.decay_norm_and_bias = recipe.optimizer.decay_norm_and_bias;
   request.plan_only = plan_only;

@@ -17,26 +17,63 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+/// Random pixels, as bytes or normalized; labels in turn.
 void fill_input(Context& context, InputBuffer buffer, uint64_t seed) {
   const CompiledModel& model = context.model();
   const Shape& shape = model.request.inputs[0];
   const Philox philox(seed);
   for (int rank = 0; rank < context.arenas().ranks(); ++rank) {
     const InputSlot slot = context.input(rank, buffer);
+    auto* bytes = reinterpret_cast<uint8_t*>(slot.data);
     auto* pixels = reinterpret_cast<float*>(slot.data);
     for (int64_t i = 0; i < shape.numel(); ++i) {
       const auto block =
           philox.at(RandomPurpose::SYNTHETIC, static_cast<uint32_t>(rank), static_cast<uint64_t>(i / 4));
-      pixels[i] = 2.0f * Philox::uniform(block[static_cast<size_t>(i % 4)]) - 1.0f;
+      const uint32_t bits = block[static_cast<size_t>(i % 4)];
+      if (slot.raw_bytes)
+        bytes[i] = static_cast<uint8_t>(bits >> 24);
+      else
+        pixels[i] = 2.0f * Philox::uniform(bits) - 1.0f;
     }
     for (int64_t n = 0; n < shape.n(); ++n) slot.labels[n] = static_cast<int32_t>(n % model.request.classes);
   }
 }
 
+/// Steps launched between two looks at the clock: enough of short ones that the launch of the first and the
+/// wait for the last do not count.
+int64_t group_size(const Context& context, double step_ms) {
+  constexpr double LEAST_MS = 20.0, MOST_STEPS = 200.0;
+  return context.loads_ahead() ? static_cast<int64_t>(std::clamp(LEAST_MS / step_ms, 1.0, MOST_STEPS)) : 1;
+}
+
+void measure(Context& context, CapturedStep& step, double seconds, StepBenchmark& result) {
+  constexpr size_t LEAST = 5, MOST = 100000;
+  const auto run = [&](int64_t steps) {
+    const Clock::time_point start = Clock::now();
+    for (int64_t i = 0; i < steps; ++i) step.launch();
+    context.synchronize();
+    return ms_since(start) / static_cast<double>(steps);
+  };
+  double last_ms = 0.0;
+  const Clock::time_point warm_up = Clock::now();
+  do last_ms = run(1);
+  while (ms_since(warm_up) < 200.0 * seconds);
+
+  const int64_t group = group_size(context, last_ms);
+  std::vector<double> times;
+  const Clock::time_point start = Clock::now();
+  while (times.size() < LEAST || (ms_since(start) < 800.0 * seconds && times.size() < MOST))
+    times.push_back(run(group));
+  std::sort(times.begin(), times.end());
+  result.steps = group * static_cast<int64_t>(times.size());
+  result.step_ms = times[times.size() / 2];
+  result.step_ms_min = times.front();
+  result.step_ms_max = times.back();
+}
+
 }  // namespace
 
-StepBenchmark benchmark_step(const Recipe& recipe, double seconds) {
-  constexpr size_t LEAST_STEPS = 5, MOST_STEPS = 100000;
+StepBenchmark benchmark_step(const Recipe& recipe, const StepBenchmarkOptions& options) {
   StepBenchmark result;
   const auto catalog = std::make_shared<const Catalog>(make_catalog());
   const CompileRequest request = compile_request(recipe, data_info(recipe, false), false);
@@ -45,30 +82,30 @@ StepBenchmark benchmark_step(const Recipe& recipe, double seconds) {
   result.compile_ms = ms_since(compile_start);
   result.planned_bytes = model->plan(Variant::TRAIN_BASE).total_bytes();
 
+  const Clock::time_point prepare_start = Clock::now();
   const auto context = make_context(model);
-  initialize(*context, recipe);
-  fill_input(*context, InputBuffer::A, recipe.train.seed);
   const auto step = context->capture(Variant::TRAIN_BASE, InputBuffer::A);
-  const auto run_once = [&] {
-    const Clock::time_point start = Clock::now();
-    step->launch();
-    context->synchronize();
-    return ms_since(start);
-  };
-  const Clock::time_point warm_up = Clock::now();
-  do run_once();
-  while (ms_since(warm_up) < 200.0 * seconds);
-
-  std::vector<double> times;
-  const Clock::time_point start = Clock::now();
-  while (times.size() < LEAST_STEPS || (ms_since(start) < 800.0 * seconds && times.size() < MOST_STEPS))
-    times.push_back(run_once());
-  std::sort(times.begin(), times.end());
-  result.steps = static_cast<int64_t>(times.size());
-  result.step_ms = times[times.size() / 2];
-  result.step_ms_min = times.front();
-  result.step_ms_max = times.back();
+  result.prepare_ms = ms_since(prepare_start);
+  initialize(*context, recipe);
+  if (is_amp(recipe.precision))
+    context->capture_parts(Variant::TRAIN_BASE, InputBuffer::A, {GraphId::WEIGHT_CAST})->launch();
+  for (const InputBuffer buffer : {InputBuffer::A, InputBuffer::B}) {
+    fill_input(*context, buffer, recipe.train.seed);
+    context->load_input(Variant::TRAIN_BASE, buffer);
+  }
+  measure(*context, *step, options.seconds, result);
   result.images_per_s = static_cast<double>(recipe.train.batch_size * recipe.ranks) / result.step_ms * 1e3;
+  result.device_bytes = context->device_bytes();
+  result.device_overhead_bytes = context->device_overhead_bytes();
+
+  constexpr int REPEATS = 7;
+  std::vector<NodeTime> nodes = context->profile(Variant::TRAIN_BASE, options.profile ? REPEATS : 0);
+  for (const NodeTime& node : nodes) {
+    result.moved_bytes += node.bytes;
+    result.flops += node.flops;
+  }
+  if (options.profile) result.nodes = std::move(nodes);
+  if (options.rates) result.rates = context->measure_rates(compute_dtype(recipe.precision));
   return result;
 }
 

@@ -30,13 +30,6 @@ struct PassPlan {
   Variant variant(int64_t step) const { return is_last(step) ? last : base; }
 };
 
-std::vector<float> per_channel(const std::vector<double>& given, int64_t channels, float otherwise) {
-  std::vector<float> values(static_cast<size_t>(channels), otherwise);
-  for (size_t c = 0; c < values.size() && !given.empty(); ++c)
-    values[c] = static_cast<float>(given.size() == 1 ? given[0] : given.at(c));
-  return values;
-}
-
 InputBuffer buffer_of(int64_t step) { return step % 2 == 0 ? InputBuffer::A : InputBuffer::B; }
 
 }  // namespace
@@ -153,8 +146,8 @@ class Trainer::Impl {
     const Shape& input = model_->request.inputs[static_cast<size_t>(base)];
     pass.transform.height = input.h();
     pass.transform.width = input.w();
-    pass.transform.mean = per_channel(recipe_.data.mean, info_.channels, 0.0f);
-    pass.transform.std = per_channel(recipe_.data.std, info_.channels, 1.0f);
+    pass.transform.mean = model_->request.pixel_mean;
+    pass.transform.std = model_->request.pixel_std;
     if (training) {
       pass.transform.crop_padding = recipe_.augment.crop_padding;
       pass.transform.horizontal_flip = recipe_.augment.horizontal_flip;
@@ -173,7 +166,7 @@ class Trainer::Impl {
       const int64_t begin = std::min(first + rank * capacity, pass.samples);
       const int64_t count = std::clamp<int64_t>(pass.samples - begin, 0, capacity);
       requests_[static_cast<size_t>(rank)] = {
-          {reinterpret_cast<float*>(slot.data), slot.labels}, begin, count, capacity};
+          {slot.data, slot.labels, slot.raw_bytes}, begin, count, capacity};
     }
     loader.submit(requests_, pass.transform);
   }
@@ -188,12 +181,28 @@ class Trainer::Impl {
       ~WaitForLoader() { loader.wait(); }
     } wait_for_loader{loader};
     const int64_t all_steps = pass.all_steps();
+    // Where steps load ahead, a batch must be there when the step before it starts.
+    const int64_t ahead = context_->loads_ahead() ? 1 : 0;
     prefetch(loader, pass, 0);
+    if (ahead > 0) {
+      loader.wait();
+      context_->load_input(pass.variant(0), buffer_of(0));
+      if (all_steps > 1) prefetch(loader, pass, 1);
+    }
     for (int64_t step = 0; step < all_steps; ++step) {
       loader.wait();
-      if (step + 1 < all_steps) prefetch(loader, pass, step + 1);
-      const int captured = model_->atlas.find(pass.variant(step), buffer_of(step));
-      captured_[static_cast<size_t>(captured)]->launch();
+      const auto prefetch_next = [&] {
+        if (step + 1 + ahead < all_steps) prefetch(loader, pass, step + 1 + ahead);
+      };
+      const auto launch = [&] {
+        const int captured = model_->atlas.find(pass.variant(step), buffer_of(step));
+        captured_[static_cast<size_t>(captured)]->launch();
+      };
+      // A launch on the CPU computes, so the loader starts first; on a device it returns at once, and the
+      // buffer to fill next is the one that the step before it has just copied.
+      if (ahead == 0) prefetch_next();
+      launch();
+      if (ahead > 0) prefetch_next();
       if (!after_step(step + 1) && step + 1 < all_steps) return false;
     }
     context_->synchronize();

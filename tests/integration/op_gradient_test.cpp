@@ -2,15 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ostream>
 #include <set>
 
 #include "support/gradient_check.h"
 
 namespace tr::test {
-
-void PrintTo(const OpCase& c, std::ostream* out) { *out << c.layer; }
-
 namespace {
 
 Attributes conv_attributes(int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,

@@ -1,6 +1,7 @@
 // Every operator against what PyTorch computed in float64: tests/reference/ops.json.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <utility>
@@ -16,24 +17,8 @@ namespace {
 constexpr double TOLERANCE = 2e-5;
 // Divided by a standard deviation that is itself a small difference of large numbers.
 constexpr double LARGE_MEAN_TOLERANCE = 2e-4;
-
-OpCase case_of(const nlohmann::json& json) {
-  OpCase c;
-  c.op = json.at("op");
-  c.layer = json.at("name");
-  c.attrs = attributes_of(json.at("attrs"));
-  for (const auto& shape : json.at("x")) c.x.push_back(shape_of(shape));
-  c.salt = json.at("salt");
-  c.reads_network_input = json.value("reads_network_input", false);
-  c.needs_dx = json.value("needs_dx", std::vector<bool>{});
-  c.flatten_x = json.value("flatten_x", false);
-  c.x_scale = json.value("x_scale", 1.0);
-  c.x_shift = json.value("x_shift", 0.0);
-  c.label_smoothing = json.value("label_smoothing", 0.0f);
-  c.loss_scale = json.value("loss_scale", 1.0f);
-  c.labels = json.value("labels", std::vector<int32_t>{});
-  return c;
-}
+// Other orders of summation, and the card's own exp and log.
+constexpr double CUDA_TOLERANCE = 1e-4;
 
 /// What the output `name` of a reference is in the rig.
 std::vector<float> output(OpRig& rig, const std::string& name) {
@@ -57,20 +42,25 @@ std::vector<float> output(OpRig& rig, const std::string& name) {
 }
 
 struct ReferenceCase {
+  BackendKind backend;
   nlohmann::json json;
   friend void PrintTo(const ReferenceCase& c, std::ostream* out) { *out << c.json.at("name"); }
 };
 
-std::vector<ReferenceCase> reference_cases() {
+std::vector<ReferenceCase> reference_cases(BackendKind backend) {
   std::vector<ReferenceCase> cases;
-  for (nlohmann::json& json : load_reference("ops.json")) cases.push_back({std::move(json)});
+  for (nlohmann::json& json : load_reference("ops.json")) cases.push_back({backend, std::move(json)});
   return cases;
 }
 
 class OpReference : public testing::TestWithParam<ReferenceCase> {
  protected:
+  void SetUp() override {
+    if (GetParam().backend == BackendKind::CUDA && !has_cuda_device()) GTEST_SKIP() << "no CUDA device";
+  }
   void expect_outputs(OpRig& rig, const nlohmann::json& outputs) {
-    const double tolerance = GetParam().json.value("x_shift", 0.0) == 0.0 ? TOLERANCE : LARGE_MEAN_TOLERANCE;
+    double tolerance = GetParam().json.value("x_shift", 0.0) == 0.0 ? TOLERANCE : LARGE_MEAN_TOLERANCE;
+    if (GetParam().backend == BackendKind::CUDA) tolerance = std::max(tolerance, CUDA_TOLERANCE);
     for (const auto& [name, want] : outputs.items())
       EXPECT_TRUE(matches(output(rig, name), recorded(want), tolerance)) << name;
   }
@@ -79,7 +69,7 @@ class OpReference : public testing::TestWithParam<ReferenceCase> {
 TEST_P(OpReference, Agrees) {
   const nlohmann::json& outputs = GetParam().json.at("outputs");
   const Catalog catalog = make_catalog();
-  OpRig rig(catalog, case_of(GetParam().json));
+  OpRig rig(catalog, op_case_of(GetParam().json), GetParam().backend);
   if (outputs.contains("forward")) {
     rig.run(Pass::FORWARD);
     expect_outputs(rig, outputs.at("forward"));
@@ -94,9 +84,14 @@ TEST_P(OpReference, Agrees) {
   expect_outputs(rig, outputs.at(outputs.contains("inference") ? "inference" : "forward"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, OpReference, testing::ValuesIn(reference_cases()), [](const auto& tested) {
-  return tested.param.json.at("name").template get<std::string>();
-});
+std::string case_name(const testing::TestParamInfo<ReferenceCase>& tested) {
+  return tested.param.json.at("name").get<std::string>();
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, OpReference, testing::ValuesIn(reference_cases(BackendKind::CPU)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(CudaRecorded, OpReference, testing::ValuesIn(reference_cases(BackendKind::CUDA)),
+                         case_name);
 
 TEST(Dropout, KeepsTheStatedShareAndScalesIt) {
   const Catalog catalog = make_catalog();

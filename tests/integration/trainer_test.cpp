@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/cuda_rig.h"
 #include "support/expect_error.h"
 
 namespace tr {
@@ -331,6 +332,16 @@ TEST(TrainerTest, ADivergingTrainingStopsWithAReason) {
                      [&] { trainer.run(silent); });
 }
 
+TEST(TrainerTest, RefusesADeviceThatIsNotThere) {
+  if (test::has_cuda_device()) GTEST_SKIP() << "there is a CUDA device";
+  Recipe recipe = small_recipe(small_cnn());
+  recipe.device = BackendKind::CUDA;
+  const Catalog catalog = make_catalog();
+  const bool built = catalog.find("conv").kernels[static_cast<size_t>(BackendKind::CUDA)] != nullptr;
+  test::refuses(built ? ErrorKind::DeviceError : ErrorKind::NotSupportedError, "cuda",
+                [&] { Trainer trainer(recipe); });
+}
+
 TEST(TrainerTest, RefusesBeforeTraining) {
   Recipe recipe = small_recipe(small_cnn());
   recipe.train.batch_size = 204;
@@ -339,9 +350,6 @@ TEST(TrainerTest, RefusesBeforeTraining) {
   recipe = small_recipe(small_cnn());
   recipe.precision = Precision::BF16;
   test::refuses(ErrorKind::NotSupportedError, "conv 'conv1' ", [&] { Trainer trainer(recipe); });
-  recipe = small_recipe(small_cnn());
-  recipe.device = BackendKind::CUDA;
-  test::refuses(ErrorKind::NotSupportedError, "cuda", [&] { Trainer trainer(recipe); });
   recipe = small_recipe(small_cnn());
   recipe.data.classes = 5;
   test::refuses(ErrorKind::ShapeError, "5 classes need", [&] { Trainer trainer(recipe); });

@@ -1,12 +1,10 @@
 // Whole steps against recorded PyTorch: a residual network and every optimizer.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <limits>
 
-#include "renaissance/train/trainer.h"
-#include "support/op_rig.h"
 #include "support/reference.h"
-#include "train/initialize.h"
+#include "support/session.h"
 
 namespace tr {
 namespace {
@@ -15,69 +13,8 @@ using test::fill;
 using test::load_reference;
 using test::matches;
 using test::recorded;
-
-/// A compiled model in a context, with its tensors by name.
-class Session {
- public:
-  Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused = true)
-      : input_(input) {
-    CompileRequest request;
-    request.model = std::move(net);
-    request.inputs = {input, input, input, input, input, input};
-    request.classes = classes;
-    request.config.optimizer = recipe.optimizer.kind;
-    request.target.fuse = fused;
-    request.schedule.kind = ScheduleKind::CONSTANT;
-    request.schedule.base = recipe.optimizer.learning_rate;
-    model_ = std::make_shared<const CompiledModel>(
-        compile(request, std::make_shared<const Catalog>(make_catalog())));
-    context_ = make_context(model_);
-    initialize(*context_, recipe);
-  }
-
-  Context& context() { return *context_; }
-  const Parameter& parameter(const std::string& name) const {
-    const auto found = std::find_if(model_->parameters.begin(), model_->parameters.end(),
-                                    [&](const Parameter& p) { return p.name == name; });
-    TR_CHECK(found != model_->parameters.end(), IndexError, name);
-    return *found;
-  }
-  const DTensor& tensor(TensorId id) const { return model_->plan(Variant::TRAIN_BASE).tensor(id); }
-  TensorId id(const std::string& name) const {
-    const auto found = std::find(model_->tensor_names.begin(), model_->tensor_names.end(), name);
-    TR_CHECK(found != model_->tensor_names.end(), IndexError, name);
-    return static_cast<TensorId>(found - model_->tensor_names.begin());
-  }
-  std::vector<float> read(TensorId tensor_id) {
-    std::vector<float> values(static_cast<size_t>(tensor(tensor_id).shape.numel()));
-    context_->read(0, tensor(tensor_id).offset, values.data(),
-                   static_cast<int64_t>(values.size() * sizeof(float)));
-    return values;
-  }
-  void write(TensorId tensor_id, const std::vector<float>& values) {
-    context_->write(0, tensor(tensor_id).offset, values.data(),
-                    static_cast<int64_t>(values.size() * sizeof(float)));
-  }
-
- private:
-  Shape input_;
-  std::shared_ptr<const CompiledModel> model_;
-  std::unique_ptr<Context> context_;
-};
-
-BluePrint reference_net() {
-  const auto stage = [](int64_t width, int64_t stride) {
-    BluePrint body =
-        seq(named("conv1", conv(width, 3, stride, 1, {.bias = false})), named("bn1", bn()),
-            named("relu", relu()), named("conv2", conv(width, 3, 1, 1, {.bias = false})), named("bn2", bn()));
-    BluePrint unit =
-        stride == 1 ? residual(body) : residual(body, seq(conv(width, 1, stride, 0, {.bias = false}), bn()));
-    return seq(named("0", std::move(unit)), named("relu_out", relu()));
-  };
-  return seq(named("conv1", conv(4, 3, 1, 1, {.bias = false})), named("bn1", bn()), named("relu", relu()),
-             named("layer1", stage(4, 1)), named("layer2", stage(8, 2)), named("gap", gap()), flatten(),
-             named("fc", fc(5)));
-}
+using test::residual_net;
+using test::Session;
 
 class ResidualTraining : public testing::TestWithParam<bool> {};
 
@@ -90,7 +27,7 @@ TEST_P(ResidualTraining, LossGradientsAndWeightsFollowTorchForTwentySteps) {
   recipe.optimizer.momentum = want["optimizer"]["momentum"];
   recipe.optimizer.weight_decay = want["optimizer"]["weight_decay"];
   recipe.train.label_smoothing = want["label_smoothing"];
-  Session session(reference_net(), input, want["classes"], recipe, GetParam());
+  Session session(residual_net(), input, want["classes"], recipe, GetParam());
 
   uint32_t stream = want["parameter_stream"];
   for (const auto& parameter : want["parameters"]) {
@@ -169,7 +106,7 @@ TEST(SkippedStep, ANonFiniteGradientChangesNothing) {
   Recipe recipe;
   recipe.optimizer.kind = OptimizerKind::ADAM;
   recipe.optimizer.weight_decay = 0.1;
-  Session session(reference_net(), Shape(4, 8, 8, 3), 5, recipe);
+  Session session(residual_net(), Shape(4, 8, 8, 3), 5, recipe);
   const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
   const auto feed = [&](float first) {
     const InputSlot slot = session.context().input(0, InputBuffer::A);
@@ -188,24 +125,19 @@ TEST(SkippedStep, ANonFiniteGradientChangesNothing) {
         all.push_back(session.read(id));
     return all;
   };
-  const auto counter = [&](BaselineId id) {
-    int32_t value = -1;
-    session.context().read(0, session.tensor(id).offset, &value, sizeof value);
-    return value;
-  };
   feed(0.5f);
   step->launch();
-  EXPECT_EQ(counter(STEP), 1);
+  EXPECT_EQ(session.counter(STEP), 1);
   const auto before = state();
   feed(std::numeric_limits<float>::quiet_NaN());
   step->launch();
-  EXPECT_EQ(counter(NAN_FLAG), 1);
-  EXPECT_EQ(counter(STEP), 1);
-  EXPECT_EQ(counter(SKIPPED_STEPS), 1);
+  EXPECT_EQ(session.counter(NAN_FLAG), 1);
+  EXPECT_EQ(session.counter(STEP), 1);
+  EXPECT_EQ(session.counter(SKIPPED_STEPS), 1);
   EXPECT_EQ(before, state());
   feed(0.5f);
   step->launch();
-  EXPECT_EQ(counter(STEP), 2);
+  EXPECT_EQ(session.counter(STEP), 2);
   EXPECT_NE(before, state());
 }
 

@@ -68,4 +68,22 @@ Attributes attributes_of(const nlohmann::json& json) {
   return attrs;
 }
 
+OpCase op_case_of(const nlohmann::json& json) {
+  OpCase c;
+  c.op = json.at("op");
+  c.layer = json.at("name");
+  c.attrs = attributes_of(json.at("attrs"));
+  for (const auto& shape : json.at("x")) c.x.push_back(shape_of(shape));
+  c.salt = json.at("salt");
+  c.reads_network_input = json.value("reads_network_input", false);
+  c.needs_dx = json.value("needs_dx", std::vector<bool>{});
+  c.flatten_x = json.value("flatten_x", false);
+  c.x_scale = json.value("x_scale", 1.0);
+  c.x_shift = json.value("x_shift", 0.0);
+  c.label_smoothing = json.value("label_smoothing", 0.0f);
+  c.loss_scale = json.value("loss_scale", 1.0f);
+  c.labels = json.value("labels", std::vector<int32_t>{});
+  return c;
+}
+
 }  // namespace tr::test

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "renaissance/graph/blueprint.h"
+#include "support/op_rig.h"
 
 namespace tr::test {
 
@@ -35,5 +36,7 @@ testing::AssertionResult matches(std::span<const float> values, const Recorded& 
 Shape shape_of(const nlohmann::json& json);
 /// An object of booleans, integers, numbers and texts.
 Attributes attributes_of(const nlohmann::json& json);
+/// One case of ops.json.
+OpCase op_case_of(const nlohmann::json& json);
 
 }  // namespace tr::test

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "renaissance/backend/arena_keeper.h"
@@ -27,6 +28,21 @@ class CapturedStep {
 struct InputSlot {
   std::byte* data = nullptr;
   int32_t* labels = nullptr;
+  bool raw_bytes = false;  ///< UINT8 pixels that the device normalizes; else normalized FP32
+};
+
+/// What a device reaches on work made for it.
+struct DeviceRates {
+  double copy_bytes_per_s = 0.0;    ///< bytes read plus bytes written
+  double matrix_flops_per_s = 0.0;  ///< of a square matrix product, random operands
+};
+
+/// Device time of one call of a step run by itself, and the least that it must do.
+struct NodeTime {
+  std::string name;
+  double ms = 0.0;
+  int64_t bytes = 0;   ///< each operand moved once
+  int64_t flops = 0;   ///< 0 where bytes decide
 };
 
 class Context {
@@ -42,13 +58,29 @@ class Context {
                                                       const std::vector<GraphId>& parts) = 0;
   /// Host memory that the step over `buffer` reads; fill it after wait_input().
   virtual InputSlot input(int rank, InputBuffer buffer) = 0;
-  /// Returns when no launched step reads `buffer` any more.
+  /// Returns when nothing that was launched reads the memory of input(…, buffer) any more.
   virtual void wait_input(InputBuffer buffer) = 0;
+  /// True: while a step over one buffer computes, it takes in the batch in the host memory of the other, which must
+  /// be filled before that step is launched. The first batch of a pass is taken in by load_input().
+  virtual bool loads_ahead() const { return false; }
+  /// Takes in `buffer`'s batch, of `variant`'s shape, in order with launched steps.
+  virtual void load_input(Variant /*variant*/, InputBuffer /*buffer*/) {}
   /// Copies between the host and an arena, in order with launched steps. Bounds are checked (IndexError).
   virtual void write(int rank, int64_t offset, const void* from, int64_t bytes) = 0;
   virtual void read(int rank, int64_t offset, void* to, int64_t bytes) = 0;
   /// Waits for everything launched. DeviceError names the last node enqueued.
   virtual void synchronize() = 0;
+
+  /// The calls of a variant's step, each run by itself `repeats` times after a warm-up (the median counts), which
+  /// changes what a step changes; 0 repeats: none is run, only bytes and flops are filled in.
+  virtual std::vector<NodeTime> profile(Variant variant, int repeats) = 0;
+  /// Measures what the device can do at best with `dtype`: a large copy and a large matrix product. Allocates for
+  /// it; DeviceError where there is not enough memory.
+  virtual DeviceRates measure_rates(DType dtype) = 0;
+  /// Device memory in use since the library handles existed, as the driver reports it; 0 on the CPU.
+  virtual int64_t device_bytes() const { return 0; }
+  /// Device memory in use before the arena: the driver's context, libraries, other programs; 0 on the CPU.
+  virtual int64_t device_overhead_bytes() const { return 0; }
 };
 
 /// Bytes that a context of `target` could allocate now, over all ranks; −1 where the system does not say.

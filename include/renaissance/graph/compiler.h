@@ -26,6 +26,8 @@ struct CompileRequest {
   Target target;
   ScheduleSpec schedule;
   bool decay_norm_and_bias = false;
+  /// Input pixels are (value / 255 - mean) / std per channel; where a backend takes raw bytes, it computes this.
+  std::vector<float> pixel_mean, pixel_std;  ///< one per channel; empty: 0 and 1
   /// false: everything must be runnable, and what no backend offers is refused. true: plan only.
   bool plan_only = false;
 };
@@ -40,6 +42,8 @@ struct OpInstance {
   ValueId output = 0;
   bool reads_network_input = false;
   std::vector<bool> needs_dx;
+  int gradients = 1;             ///< see OpQuery
+  int statistics = 0;
 };
 
 /// One trainable tensor of the model.
@@ -69,7 +73,9 @@ struct CompiledModel {
   std::vector<Parameter> parameters;
   std::vector<Statistics> statistics;
   std::vector<std::string> tensor_names;                 ///< by id, for reports
-  TensorId workspace = NO_TENSOR;                        ///< shared by all nodes; none run together
+  TensorId workspace = NO_TENSOR;                        ///< shared by all nodes that never run together
+  TensorId workspace_beside = NO_TENSOR;                 ///< CUDA: of the nodes that run beside others
+  TensorId raw_input = NO_TENSOR;                        ///< CUDA: the next batch as bytes, labels first
 
   const MemoryPlan& plan(Variant variant) const { return plans[static_cast<size_t>(variant)]; }
   /// The query of call site `op` in a variant.
@@ -79,6 +85,9 @@ struct CompiledModel {
 
 /// Throws RecipeError, ShapeError or NotSupportedError naming the layer.
 CompiledModel compile(const CompileRequest& request, std::shared_ptr<const Catalog> catalog);
+
+/// Bytes before the pixels in a raw batch of any variant: the INT32 labels of the largest, to a multiple of 256.
+int64_t raw_label_bytes(const CompileRequest& request);
 
 /// The parts of `program`, in order.
 std::vector<GraphId> program_parts(Program program);

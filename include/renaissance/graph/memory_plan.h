@@ -83,12 +83,17 @@ enum BaselineId : TensorId {
   BATCH_SIZE, BATCH_SIZE_LAST_TRAIN, BATCH_SIZE_LAST_VAL,  ///< samples that count, per rank
   MOMENTUM, WEIGHT_DECAY, BETA1, BETA2, EPSILON,
   BIAS_CORRECTION1, BIAS_CORRECTION2, TRUST_COEFFICIENT,
+  GRADIENT_FACTOR,                                   ///< CUDA: what this step's update multiplies gradients with
   NAN_FLAG,                                          ///< INT32: 1 if any gradient is not finite
   STEP,                                              ///< INT32: optimizer steps taken
   CLEAN_STEPS, SKIPPED_STEPS,                        ///< INT32: since the scale last changed; in all
   DROPOUT_SEED, DROPOUT_COUNTER,                     ///< INT32
+  SYNC_COUNTERS,                                     ///< INT32: NUM_SYNC_COUNTERS, zero between nodes
   NUM_BASELINE_IDS
 };
+
+/// Counters with which the blocks of one CUDA kernel agree on which of them ends last.
+inline constexpr int64_t NUM_SYNC_COUNTERS = 1024;
 
 struct BaselineShapes {
   Shape input;  ///< [N, H, W, C] of one rank's batch; labels and predictions are [N, 1, 1, 1]

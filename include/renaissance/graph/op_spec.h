@@ -29,12 +29,13 @@ enum class Port : uint8_t {
   X,            ///< input features, x[i]
   Y,            ///< output features
   DX,           ///< gradient of x[i]
-  DY,           ///< gradient of y
+  DY,           ///< gradient of y; several, up to most_gradients(), are to be summed
   PARAM,        ///< params()[i] as the kernels compute with it: the 16-bit copy under AMP where it has one
   PARAM_GRAD,   ///< gradient of params()[i], likewise
   STATE_PREV,   ///< BatchNorm: 0 running mean, 1 running variance in force
   STATE_NEXT,   ///< BatchNorm: the same, as this step produces them
   SAVED,        ///< saved()[i]: kept from forward to backward
+  STATISTICS,   ///< sums over y that one operator's FORWARD leaves for the next one's, FP32 [1,1,rows,C]
   WORKSPACE,    ///< scratch of one node, undefined before and after
   BASELINE,     ///< a baseline tensor; the index is its BaselineId
 };
@@ -88,6 +89,8 @@ struct OpQuery {
   Target target;
   bool reads_network_input = false;
   std::vector<bool> needs_dx;    ///< per input
+  int gradients = 1;             ///< DY operands of the backward passes
+  int statistics = 0;            ///< rows of the STATISTICS operand of FORWARD, as statistics_rows(); 0: none
 };
 
 struct Offer {
@@ -117,6 +120,13 @@ class OpSpec {
   virtual std::vector<SavedSpec> saved(const OpQuery&) const { return {}; }
   /// The backward passes in the order they run.
   virtual std::vector<Pass> backward_passes(const OpQuery&) const { return {Pass::BACKWARD}; }
+  /// DY operands that backward can sum itself; the compiler's own nodes sum the rest.
+  virtual int most_gradients(const OpQuery&) const { return 1; }
+  /// Rows of STATISTICS that FORWARD can leave for the only reader of y, if that one's takes_statistics() is true.
+  /// 0: none; 1: an offset per channel that y lacks; 2: sum and sum of squares over y's pixels; 3: these and the
+  /// offset.
+  virtual int statistics_rows(const OpQuery&) const { return 0; }
+  virtual bool takes_statistics(const OpQuery&) const { return false; }
   /// What a pass reads and writes, WORKSPACE left out.
   virtual std::vector<Use> uses(const OpQuery&, Pass) const = 0;
   /// Attributes of the fused operator if this one can take its only consumer in (`input` is the place of

@@ -14,6 +14,7 @@ struct Target {
   int64_t workspace_cap_bytes = 32ll << 20;     ///< largest library workspace of one node
   int threads = 0;                              ///< CPU: compute threads, which library scratch depends on; 0: all cores
   bool deterministic = true;
+  bool allow_tf32 = false;                      ///< CUDA: FP32 matrix work on the TF32 units
   bool fuse = true;                             ///< let operators absorb what follows them
 };
 

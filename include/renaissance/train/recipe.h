@@ -110,6 +110,7 @@ struct Recipe {
   int ranks = 1;
   int threads = 0;                       ///< compute threads; 0: all cores
   bool deterministic = true;
+  bool allow_tf32 = false;
   Layout layout = Layout::LINEAR;        ///< `memory.layout`
   int64_t workspace_cap_bytes = 32ll << 20;  ///< `memory.workspace_cap`
   std::filesystem::path run_dir;         ///< empty: runs/<name>

@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "backend/cpu/host_arena.h"
+#include "backend/cpu/rates.h"
 #include "backend/factories.h"
 #include "ops/support/cpu.h"
+#include "range_ops/input_buffer.h"
 #include "range_ops/range_ops_cpu.h"
 
 namespace tr {
@@ -24,13 +26,6 @@ class CpuStep : public CapturedStep {
   std::vector<Call> calls_;
   int threads_;
 };
-
-/// The same id, with input buffer B's tensors in place of A's.
-TensorId for_buffer(TensorId id, InputBuffer buffer) {
-  if (buffer == InputBuffer::A) return id;
-  if (id == INPUT_A_DATA) return INPUT_B_DATA;
-  return id == INPUT_A_LABEL ? static_cast<TensorId>(INPUT_B_LABEL) : id;
-}
 
 class CpuBackend : public Context {
  public:
@@ -92,12 +87,45 @@ class CpuBackend : public Context {
   void wait_input(InputBuffer) override {}  // launch() has returned, so the step is over
   void synchronize() override {}            // calls have finished when launch() returns
 
+  std::vector<NodeTime> profile(Variant variant, int repeats) override {
+    omp_set_num_threads(threads_);
+    std::vector<NodeTime> times;
+    for (const GraphId part : program_parts(program_of(variant)))
+      for (const GraphNode& node : model_->graph.part(part)) {
+        if (node.kind == NodeKind::RANGE && is_collective(node.range_op)) continue;
+        const Call call = bind(node, variant, InputBuffer::A, 0);
+        if (call) times.push_back(least_work(node, variant, repeats > 0 ? median_ms(call, repeats) : 0.0));
+      }
+    return times;
+  }
+
+  DeviceRates measure_rates(DType) override {
+    omp_set_num_threads(threads_);
+    return measure_cpu_rates(kernel_context_);
+  }
+
  private:
   std::byte* checked(int rank, int64_t offset, int64_t bytes) const {
     std::byte* address = arenas_.ptr_at(rank, offset);
     TR_CHECK(bytes >= 0 && bytes <= arenas_.bytes() - offset, IndexError,
              cat("arena: ", bytes, " bytes at ", offset, " pass its end at ", arenas_.bytes()));
     return address;
+  }
+
+  /// Bytes of the operands or of the ranges, each moved once, and the operator's arithmetic.
+  NodeTime least_work(const GraphNode& node, Variant variant, double ms) const {
+    const MemoryPlan& plan = model_->plan(variant);
+    NodeTime time{node.name, ms, 0, 0};
+    for (const std::vector<RegionRange>* ranges : {&node.in, &node.out})
+      for (const RegionRange& range : *ranges) time.bytes += resolve_region_bounds(plan, range).second;
+    for (const NodeOperand& operand : node.operands)
+      if (operand.port != Port::BASELINE)
+        time.bytes +=
+            plan.tensor(operand.id).data_bytes() * ((operand.read ? 1 : 0) + (operand.write ? 1 : 0));
+    if (node.kind == NodeKind::COMPUTE)
+      time.flops = model_->ops[static_cast<size_t>(node.op)].entry->spec->flops(
+          model_->query(node.op, variant), node.pass);
+    return time;
   }
 
   Call bind(const GraphNode& node, Variant variant, InputBuffer buffer, int rank) {

@@ -15,11 +15,29 @@ std::string bn_declines(const OpQuery& query, Pass pass) {
              ": use more samples in this batch (or drop the last one) or a larger map");
 }
 
+Offer bn_cuda_offer(const OpQuery& query, Pass pass) {
+  Offer offer{bn_declines(query, pass)};
+  const Shape& x = query.x[0];
+  const int64_t pixels = x.n() * x.h() * x.w();
+  constexpr int64_t MOST_PIXELS = int64_t{1} << 30;
+  if (pixels > MOST_PIXELS)
+    offer.declined = cat("batch norm on cuda takes at most ", MOST_PIXELS, " values per channel; input is ",
+                         x, ": use fewer samples in a batch");
+  // Two FP32 sums per channel, 8 channels at a time, of each of at most 256 slices of the pixels.
+  const bool sums = pass == Pass::BACKWARD || (pass == Pass::FORWARD && query.statistics < 2);
+  if (sums) offer.workspace_bytes = 256 * 2 * 4 * round_up(x.c(), 8);
+  return offer;
+}
+
 namespace {
 
-/// CUDA libraries keep the ReLU mask as bits; the CPU has it from x0 or y.
+bool on_cuda(const OpQuery& query) { return query.target.backend == BackendKind::CUDA; }
+
+/// With a residual the sign is that of a sum: CUDA keeps it as bits, the CPU reads y again. Without one it is
+/// computed again from x0.
 bool saves_mask(const OpQuery& query) {
-  return query.target.backend == BackendKind::CUDA && BnAttributes(query.attrs).relu;
+  const BnAttributes bn(query.attrs);
+  return on_cuda(query) && bn.relu && bn.residual;
 }
 
 class BnSpec : public OpSpec {
@@ -67,7 +85,8 @@ class BnSpec : public OpSpec {
     std::vector<SavedSpec> saved{{"mean", Region::T_TEMP_FP32, shape},
                                  {"inverse_std", Region::T_TEMP_FP32, shape}};
     if (saves_mask(query))
-      saved.push_back({"relu_mask", Region::S_MASK, Shape(1, 1, 1, (query.y.numel() + 7) / 8)});
+      saved.push_back({"relu_mask", Region::S_MASK,
+                       Shape(1, 1, 1, query.y.numel() / query.y.c() * ((query.y.c() + 7) / 8))});
     return saved;
   }
 
@@ -82,11 +101,14 @@ class BnSpec : public OpSpec {
         uses.insert(uses.end(), {writes(Port::STATE_NEXT, 0), writes(Port::STATE_NEXT, 1),
                                  writes(Port::SAVED, 0), writes(Port::SAVED, 1)});
         if (saves_mask(query)) uses.push_back(writes(Port::SAVED, 2));
+        if (query.statistics > 0) uses.push_back(reads(Port::STATISTICS));
+        if (on_cuda(query) && query.statistics < 2) uses.push_back(updates(Port::BASELINE, SYNC_COUNTERS));
       }
       return uses;
     }
-    uses.insert(uses.end(),
-                {reads(Port::DY), reads(Port::PARAM, 0), reads(Port::SAVED, 0), reads(Port::SAVED, 1)});
+    for (int i = 0; i < query.gradients; ++i) uses.push_back(reads(Port::DY, i));
+    uses.insert(uses.end(), {reads(Port::PARAM, 0), reads(Port::SAVED, 0), reads(Port::SAVED, 1)});
+    if (on_cuda(query)) uses.push_back(updates(Port::BASELINE, SYNC_COUNTERS));
     if (saves_mask(query)) {
       uses.push_back(reads(Port::SAVED, 2));
     } else if (bn.relu) {
@@ -97,6 +119,12 @@ class BnSpec : public OpSpec {
     uses.insert(uses.end(), {writes(Port::PARAM_GRAD, 0), writes(Port::PARAM_GRAD, 1)});
     return uses;
   }
+
+  /// Where the gradient of the sum is written anyway, for x1, adding up two is free.
+  int most_gradients(const OpQuery& query) const override {
+    return on_cuda(query) && BnAttributes(query.attrs).residual && query.needs_dx[1] ? 2 : 1;
+  }
+  bool takes_statistics(const OpQuery& query) const override { return on_cuda(query); }
 
   std::optional<Attributes> absorb(const Attributes& mine, std::string_view consumer, const Attributes&,
                                    int) const override {
@@ -113,11 +141,7 @@ class BnSpec : public OpSpec {
     return fused;
   }
 
-  /// Two FP32 sums per channel of each of 256 slices of the rows.
-  Offer offer_cuda(const OpQuery& query, Pass pass) const override {
-    if (pass == Pass::INFERENCE) return {};
-    return {bn_declines(query, pass), 256 * 2 * 4 * query.x[0].c()};
-  }
+  Offer offer_cuda(const OpQuery& query, Pass pass) const override { return bn_cuda_offer(query, pass); }
 };
 
 }  // namespace

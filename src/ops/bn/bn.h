@@ -4,9 +4,9 @@
 /// FORWARD normalizes with the batch's mean and biased variance, and moves the running statistics by
 /// `momentum` towards the batch's mean and unbiased variance; INFERENCE normalizes with the running ones.
 /// x1 exists with residual=true, act is ReLU with activation="relu".
-/// Backward keeps x0, the mean and the inverse standard deviation. The ReLU mask: on the CPU computed again
-/// from x0, or read from y where there is a residual; on CUDA saved as bits, element e in bit e % 8 of byte e
-/// / 8. Source: S. Ioffe, C. Szegedy, "Batch Normalization", ICML 2015.
+/// Backward keeps x0, the mean and the inverse standard deviation. The ReLU mask is computed again from x0;
+/// where there is a residual, the CPU reads y and CUDA keeps bits: channel c of pixel p in bit c % 8 of byte
+/// p * ceil(C / 8) + c / 8. Source: S. Ioffe, C. Szegedy, "Batch Normalization", ICML 2015.
 #pragma once
 
 #include "renaissance/graph/op_spec.h"
@@ -22,5 +22,8 @@ struct BnAttributes {
 
 /// Why a batch cannot be normalized; empty where it can.
 std::string bn_declines(const OpQuery& query, Pass pass);
+
+/// The rule for CUDA plans: partial sums of a pass that sums over pixels.
+Offer bn_cuda_offer(const OpQuery& query, Pass pass);
 
 }  // namespace tr

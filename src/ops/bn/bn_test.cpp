@@ -196,16 +196,20 @@ TEST(Bn, AbsorbsOneAddThenOneRelu) {
   EXPECT_FALSE(bn.absorb(plain, "conv", {}, 0).has_value());
 }
 
-TEST(Bn, OnlyCudaSavesTheReluMask) {
+/// Without a residual the mask is computed again; a byte holds eight channels of one pixel.
+TEST(Bn, OnlyCudaSavesTheReluMaskOfASum) {
   const Catalog catalog = make_catalog();
-  OpRig rig(catalog, case_of({"", Shape(1, 3, 3, 3), true}));
-  OpQuery query = rig.query();
-  EXPECT_EQ(rig.spec().saved(query).size(), 2u);
-  query.target.backend = BackendKind::CUDA;
-  const std::vector<SavedSpec> saved = rig.spec().saved(query);
-  ASSERT_EQ(saved.size(), 3u);
-  EXPECT_EQ(saved[2].region, Region::S_MASK);
-  EXPECT_EQ(saved[2].shape, Shape(1, 1, 1, 4));
+  for (const bool residual : {false, true}) {
+    OpRig rig(catalog, case_of({"", Shape(1, 3, 3, 11), true, residual}));
+    OpQuery query = rig.query();
+    EXPECT_EQ(rig.spec().saved(query).size(), 2u);
+    query.target.backend = BackendKind::CUDA;
+    const std::vector<SavedSpec> saved = rig.spec().saved(query);
+    ASSERT_EQ(saved.size(), residual ? 3u : 2u);
+    if (!residual) continue;
+    EXPECT_EQ(saved[2].region, Region::S_MASK);
+    EXPECT_EQ(saved[2].shape, Shape(1, 1, 1, 9 * 2));
+  }
 }
 
 TEST(Bn, Refusals) {

@@ -1,5 +1,7 @@
 #include "ops/conv/conv.h"
 
+#include "ops/conv/conv_workspace.h"
+
 namespace tr {
 
 ConvAttributes::ConvAttributes(const Attributes& attrs)
@@ -97,6 +99,7 @@ class ConvSpec : public OpSpec {
         uses = {reads(Port::X), reads(Port::PARAM, 0)};
         if (conv.bias) uses.push_back(reads(Port::PARAM, 1));
         uses.push_back(writes(Port::Y));
+        if (query.statistics > 0 && pass == Pass::FORWARD) uses.push_back(writes(Port::STATISTICS));
         break;
       case Pass::BACKWARD_WEIGHT:
         uses = {reads(Port::X)};
@@ -122,8 +125,17 @@ class ConvSpec : public OpSpec {
     return fused;
   }
 
-  Offer offer_cuda(const OpQuery& query, Pass) const override {
-    return {{}, query.target.workspace_cap_bytes};
+  /// A bias before batch norm changes nothing but the running mean: it becomes the offset. cuDNN's sums cost
+  /// less than a pass over y, but their bits vary.
+  int statistics_rows(const OpQuery& query) const override {
+    const ConvAttributes conv(query.attrs);
+    if (query.target.backend != BackendKind::CUDA || conv.relu) return 0;
+    const bool sums = !query.target.deterministic && query.dtype != DType::FP32;
+    return (sums ? 2 : 0) + (conv.bias ? 1 : 0);
+  }
+
+  Offer offer_cuda(const OpQuery& query, Pass pass) const override {
+    return {{}, ConvWorkspace(query, pass).bytes};
   }
 
   int64_t flops(const OpQuery& query, Pass pass) const override {

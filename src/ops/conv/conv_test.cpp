@@ -236,7 +236,7 @@ TEST(Conv, DeclinesSixteenBitsButPlansThem) {
   query.target.backend = BackendKind::CUDA;
   const Offer cuda = catalog.offer(catalog.find("conv"), query, Pass::FORWARD);
   EXPECT_TRUE(cuda.supported());
-  EXPECT_EQ(cuda.workspace_bytes, query.target.workspace_cap_bytes);
+  EXPECT_GE(cuda.workspace_bytes, query.target.workspace_cap_bytes) << "the library's, and copies beside it";
 }
 
 void expect_refused(const Attributes& attrs, const Shape& x, ErrorKind kind, const std::string& text) {

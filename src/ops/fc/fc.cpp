@@ -9,6 +9,33 @@ FcAttributes::FcAttributes(const Attributes& attrs)
 
 namespace {
 
+bool needs_dx(const OpQuery& query) { return !query.needs_dx.empty() && query.needs_dx[0]; }
+
+}  // namespace
+
+FcCudaWorkspace fc_cuda_workspace(const OpQuery& query, Pass pass, WorkspaceSlices& slices) {
+  const FcAttributes fc(query.attrs);
+  const Shape& x = query.x[0];
+  const auto padded_channels = [&](int64_t channels, Region region) {
+    return round_up(channels, channel_alignment(query.dtype, region, BackendKind::CUDA));
+  };
+  const Region x_region = query.reads_network_input ? Region::I_A_DATA : Region::F_FEATURE_FP16;
+  const bool x_is_dense = padded_channels(x.c(), x_region) == x.c();
+  const bool backward = pass == Pass::BACKWARD;
+  const int64_t element = dtype_bytes(query.dtype);
+  FcCudaWorkspace workspace;
+  if (!x_is_dense) workspace.x = slices.take(x.numel() * element);
+  if (!backward && query.dtype != DType::FP32) workspace.product = slices.take(query.y.numel() * 4);
+  if (backward && fc.relu)
+    workspace.masked_dy =
+        slices.take(query.y.n() * padded_channels(fc.out_features, Region::F_GRAD_SLOT_FP16) * element);
+  if (backward && !x_is_dense && needs_dx(query)) workspace.dx = slices.take(x.numel() * element);
+  workspace.library = slices.take(query.target.workspace_cap_bytes);
+  return workspace;
+}
+
+namespace {
+
 class FcSpec : public OpSpec {
  public:
   std::string_view name() const override { return "fc"; }
@@ -52,8 +79,9 @@ class FcSpec : public OpSpec {
   }
 
   std::vector<Pass> backward_passes(const OpQuery& query) const override {
+    if (query.target.backend == BackendKind::CUDA) return {Pass::BACKWARD};
     std::vector<Pass> passes{Pass::BACKWARD_WEIGHT};
-    if (!query.needs_dx.empty() && query.needs_dx[0]) passes.push_back(Pass::BACKWARD_DATA);
+    if (needs_dx(query)) passes.push_back(Pass::BACKWARD_DATA);
     return passes;
   }
 
@@ -78,6 +106,11 @@ class FcSpec : public OpSpec {
         uses = {reads(Port::DY), reads(Port::PARAM, 0), writes(Port::DX)};
         break;
       case Pass::BACKWARD:
+        uses = {reads(Port::X), reads(Port::DY), reads(Port::PARAM, 0)};
+        if (fc.relu) uses.push_back(reads(Port::Y));
+        uses.push_back(writes(Port::PARAM_GRAD, 0));
+        if (fc.bias) uses.push_back(writes(Port::PARAM_GRAD, 1));
+        if (needs_dx(query)) uses.push_back(writes(Port::DX));
         break;
     }
     return uses;
@@ -91,13 +124,15 @@ class FcSpec : public OpSpec {
     return fused;
   }
 
-  Offer offer_cuda(const OpQuery& query, Pass) const override {
-    return {{}, query.target.workspace_cap_bytes};
+  Offer offer_cuda(const OpQuery& query, Pass pass) const override {
+    WorkspaceSlices slices;
+    fc_cuda_workspace(query, pass, slices);
+    return {{}, slices.bytes()};
   }
 
   int64_t flops(const OpQuery& query, Pass pass) const override {
-    if (pass == Pass::BACKWARD) return 0;
-    return 2 * query.y.numel() * fc_in_features(query.x[0]);
+    const int64_t product = 2 * query.y.numel() * fc_in_features(query.x[0]);
+    return pass == Pass::BACKWARD && needs_dx(query) ? 2 * product : product;
   }
 };
 

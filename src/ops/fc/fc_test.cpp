@@ -140,6 +140,34 @@ TEST(Fc, DeclinesSixteenBitsButPlansThem) {
   EXPECT_EQ(offer.workspace_bytes, rig.offer(Pass::FORWARD).workspace_bytes);
 }
 
+/// On CUDA: a copy of x without its padding, the FP32 product; a copy of dy to mask and of dx without
+/// padding.
+TEST(Fc, PlansCudaWorkspace) {
+  const Catalog catalog = make_catalog();
+  const CatalogEntry& fc = catalog.find("fc");
+  OpQuery query;
+  query.attrs = attributes(10, true, "relu");
+  query.x = {Shape(4, 7, 9, 3)};
+  query.y = Shape(4, 1, 1, 10);
+  query.target.backend = BackendKind::CUDA;
+  query.needs_dx = {true};
+  const auto beside_library = [&](Pass pass) {
+    return catalog.offer(fc, query, pass).workspace_bytes - query.target.workspace_cap_bytes;
+  };
+  EXPECT_EQ(fc.spec->backward_passes(query), std::vector{Pass::BACKWARD});
+  EXPECT_EQ(beside_library(Pass::FORWARD), 0);
+  EXPECT_EQ(beside_library(Pass::BACKWARD), 256);
+  query.dtype = DType::FP16;
+  EXPECT_EQ(beside_library(Pass::FORWARD), round_up(4 * 7 * 9 * 3 * 2, 256) + 256);
+  EXPECT_EQ(beside_library(Pass::BACKWARD), 2 * round_up(4 * 7 * 9 * 3 * 2, 256) + 256);
+  query.x = {Shape(4, 7, 9, 4)};
+  query.reads_network_input = true;
+  EXPECT_EQ(beside_library(Pass::FORWARD), 256);
+  query.needs_dx = {false};
+  query.attrs.set("activation", std::string());
+  EXPECT_EQ(beside_library(Pass::BACKWARD), 0);
+}
+
 TEST(Fc, Refusals) {
   const Catalog catalog = make_catalog();
   const auto refused = [&](const Attributes& attrs, const Shape& x, ErrorKind kind, const std::string& text) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "ops/support/workspace.h"
 #include "renaissance/graph/op_spec.h"
 
 namespace tr {
@@ -48,23 +49,6 @@ class DnnlCall {
  private:
   struct Bound;
   std::shared_ptr<const Bound> bound_;
-};
-
-/// Hands out 256-byte aligned slices of a node's workspace; the same walk in offer() (base null) gives the
-/// bytes to ask for.
-class WorkspaceSlices {
- public:
-  explicit WorkspaceSlices(std::byte* base = nullptr) : base_(base) {}
-  std::byte* take(int64_t bytes) {
-    std::byte* slice = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += round_up(bytes, ARENA_ALIGNMENT_BYTES);
-    return slice;
-  }
-  int64_t bytes() const { return used_; }
-
- private:
-  std::byte* base_;
-  int64_t used_ = 0;
 };
 
 /// dnnl::memory::dims of a Shape in oneDNN's logical order N,C,H,W; for filters K,C,R,S.

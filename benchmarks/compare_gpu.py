@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Measures the program and PyTorch alternately on one card and writes the ratios.
+
+usage: compare_gpu.py PROGRAM RESULTS_FOLDER [WORK ...] | compare_gpu.py --list
+"""
+import datetime
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+# work → arguments of `renaissance bench`, peers of peers/torch_gpu.py
+WORKS = {
+    "resnet50_b256_fp16": ("resnet50 --batch 256 --precision fp16", ["resnet50:256:fp16:compile"]),
+    "resnet50_b64_bf16": ("resnet50 --batch 64 --precision bf16", ["resnet50:64:bf16:compile_graph"]),
+    "vgg16_bn_b256_fp16": ("vgg16_bn --batch 256 --precision fp16", ["vgg16_bn:256:fp16:compile"]),
+    "mlp_b200_bf16": ("mlp --batch 200 --precision bf16 --optimizer adamw",
+                      ["mlp:200:bf16:eager", "mlp:200:bf16:compile_graph"]),
+}
+SECONDS = "4"
+
+
+def run_json(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        print(done.stderr[-2000:], file=sys.stderr)
+        raise SystemExit(f"failed with {done.returncode}: {' '.join(command)}")
+    return json.loads(lines[-1])
+
+
+def ours(program, arguments):
+    return run_json([program, "bench", *arguments.split(), "--device", "cuda", "--seconds", SECONDS, "--json"])
+
+
+def row(work, our_value, peer_value, peer_name, unit, larger_is_better=True):
+    ratio = our_value / peer_value if larger_is_better or unit == "bytes" else peer_value / our_value
+    return {"work": work, "ours": our_value, "peer": peer_value, "peer_name": peer_name, "ratio": round(ratio, 4),
+            "unit": unit}
+
+
+def compare(program, work):
+    arguments, peers = WORKS[work]
+    runs, rows = [ours(program, arguments)], []
+    for peer in peers:
+        theirs = run_json([sys.executable, str(HERE / "peers" / "torch_gpu.py"), peer])
+        runs.append(ours(program, arguments))
+        name = f"torch {theirs['torch']} {peer.split(':')[2]} {peer.split(':')[3]}"
+        mine = statistics.median(run["images_per_s"] for run in runs)
+        rows.append(row(work, mine, theirs["images_per_s"], name, "images/s"))
+        rows.append(row(f"{work} memory, planned against reserved", runs[0]["planned_bytes"],
+                        theirs["reserved_bytes"], name, "bytes"))
+    use = runs[-1]
+    rows.append(row(f"{work} memory, driver against plan", use["device_bytes"], use["planned_bytes"],
+                    "renaissance plan", "bytes"))
+    return rows
+
+
+def card_name():
+    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "-i", "0"],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def main(program, folder, works):
+    unknown = [work for work in works if work not in WORKS]
+    if unknown:
+        raise SystemExit(f"unknown work {unknown[0]}; known: {', '.join(WORKS)}")
+    rows = []
+    for work in works or WORKS:
+        rows += compare(program, work)
+        for r in rows[-1:]:
+            print(f"{r['work']}: done", file=sys.stderr, flush=True)
+    print(f"{'work':52} {'ours':>16} {'peer':>16} {'ratio':>7}  unit      peer")
+    for r in rows:
+        print(f"{r['work']:52} {r['ours']:16,.0f} {r['peer']:16,.0f} {r['ratio']:7.3f}  {r['unit']:9} {r['peer_name']}")
+    file = pathlib.Path(folder) / f"{datetime.date.today()}-{card_name()}.json"
+    aside = file.with_suffix(".tmp")
+    aside.write_text(json.dumps(rows, indent=1) + "\n")
+    os.replace(aside, file)
+    print(f"written: {file}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(WORKS))
+    elif len(sys.argv) < 3:
+        sys.exit(__doc__)
+    else:
+        main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,21 @@
+# nvcc, cuDNN 9 and cuBLASLt. nvcc is looked for on the PATH and in /usr/local/cuda.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(TR_NVCC nvcc HINTS /usr/local/cuda/bin)
+  if(TR_NVCC)
+    set(CMAKE_CUDA_COMPILER ${TR_NVCC})
+  endif()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90)  # Hopper, and PTX for what comes after it
+endif()
+enable_language(CUDA)
+# CMake 3.25 does not know that nvcc speaks C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+find_package(CUDAToolkit 12.8 REQUIRED)
+find_path(TR_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+find_library(TR_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib REQUIRED)

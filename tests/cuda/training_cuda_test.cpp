@@ -1,0 +1,250 @@
+// Whole trainings on CUDA beside the CPU's: losses, determinism, overflow, input buffers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include "renaissance/core/error.h"
+#include "renaissance/core/philox.h"
+#include "support/cuda_pair.h"
+#include "support/expect_error.h"
+#include "support/session.h"
+#include "support/sixteen_bits.h"
+
+namespace tr::test {
+namespace {
+
+const Shape IMAGE(32, 12, 12, 3);
+constexpr int64_t CLASSES = 5;
+constexpr int STEPS = 50;
+
+Recipe recipe_for(BackendKind device, Precision precision) {
+  Recipe recipe;
+  recipe.device = device;
+  recipe.precision = precision;
+  recipe.optimizer.kind = OptimizerKind::NESTEROV;
+  recipe.optimizer.learning_rate = 0.01;
+  recipe.optimizer.weight_decay = 1e-4;
+  recipe.data.mean = {0.4, 0.5, 0.6};
+  recipe.data.std = {0.2, 0.25, 0.3};
+  recipe.train.seed = 5;
+  return recipe;
+}
+
+struct Batch {
+  std::vector<uint8_t> pixels;
+  std::vector<int32_t> labels;
+};
+
+/// Noise with a stripe at a place that tells the class, so that there is something to learn.
+Batch make_batch(const Shape& input, int64_t classes, uint64_t number) {
+  Batch batch;
+  const Philox random(17);
+  const int64_t per_image = input.numel() / input.n();
+  for (int64_t n = 0; n < input.n(); ++n) {
+    const auto label = static_cast<int32_t>((n + static_cast<int64_t>(number)) % classes);
+    batch.labels.push_back(label);
+    for (int64_t i = 0; i < per_image; ++i) {
+      const auto index = static_cast<uint64_t>(n * per_image + i);
+      const uint32_t bits = random.at(RandomPurpose::CROP, static_cast<uint32_t>(number), index)[0];
+      const bool stripe = i * classes / per_image == label;
+      batch.pixels.push_back(static_cast<uint8_t>(bits % 128 + (stripe ? 127 : 0)));
+    }
+  }
+  return batch;
+}
+
+/// Trains on four batches in turn, over buffer A only.
+std::vector<float> train(Session& session, int steps) {
+  const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
+  std::vector<float> losses;
+  for (int s = 0; s < steps; ++s) {
+    const Batch batch = make_batch(session.tensor(INPUT_A_DATA).shape, CLASSES, static_cast<uint64_t>(s % 4));
+    session.feed(InputBuffer::A, batch.pixels, batch.labels);
+    session.context().load_input(Variant::TRAIN_BASE, InputBuffer::A);
+    step->launch();
+    losses.push_back(session.number(LOSS));
+  }
+  return losses;
+}
+
+float evaluate(Session& session) {
+  const Batch batch = make_batch(IMAGE, CLASSES, 9);
+  session.feed(InputBuffer::A, batch.pixels, batch.labels);
+  session.context().load_input(Variant::VAL_BASE, InputBuffer::A);
+  session.context().capture(Variant::VAL_BASE, InputBuffer::A)->launch();
+  return session.number(LOSS);
+}
+
+class CudaTraining : public testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (!has_cuda_device()) GTEST_SKIP() << "no CUDA device";
+  }
+  Session cuda_session() const {
+    return Session(residual_net(), IMAGE, CLASSES, recipe_for(BackendKind::CUDA, GetParam()));
+  }
+};
+
+/// Relative, at every step: FP32 differs in the order of sums, the others in what 11 and 8 bits lose.
+double loss_tolerance(Precision precision) {
+  return precision == Precision::FP32 ? 1e-4 : precision == Precision::FP16 ? 2e-2 : 5e-2;
+}
+
+TEST_P(CudaTraining, LossesFollowTheCpus) {
+  Session cpu(residual_net(), IMAGE, CLASSES, recipe_for(BackendKind::CPU, Precision::FP32));
+  Session cuda = cuda_session();
+  const std::vector<float> want = train(cpu, STEPS), got = train(cuda, STEPS);
+  const double tolerance = loss_tolerance(GetParam());
+  for (size_t s = 0; s < want.size(); ++s)
+    EXPECT_NEAR(got[s], want[s], tolerance * double{want[s]}) << "step " << s + 1;
+  EXPECT_LT(want.back(), 0.75f * want.front()) << "there was something to learn";
+  EXPECT_EQ(cuda.counter(STEP), STEPS);
+  EXPECT_EQ(cuda.counter(SKIPPED_STEPS), 0);
+  const float evaluated = evaluate(cpu);
+  EXPECT_NEAR(evaluate(cuda), evaluated, tolerance * 2.0 * double{evaluated});
+}
+
+TEST_P(CudaTraining, TwoRunsGiveTheSameBytes) {
+  std::vector<std::byte> weights[2], statistics[2];
+  std::vector<float> losses[2];
+  for (int run = 0; run < 2; ++run) {
+    Session cuda = cuda_session();
+    losses[run] = train(cuda, 12);
+    weights[run] = cuda.bytes(Region::W_BN_BIAS, Region::W_DEEP_CONV);
+    statistics[run] = cuda.bytes(Region::B_PREV_MEAN, Region::B_NEXT_VAR);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_TRUE(weights[0] == weights[1]);
+  EXPECT_TRUE(statistics[0] == statistics[1]);
+}
+
+/// What a skipped step must leave alone.
+std::vector<std::vector<std::byte>> state_of(Session& session) {
+  return {session.bytes(Region::W_BN_BIAS, Region::W_DEEP_CONV),
+          session.bytes(Region::M_BN_BIAS, Region::M_DEEP_CONV),
+          session.bytes(Region::V_BN_BIAS, Region::V_DEEP_CONV),
+          session.bytes(Region::B_PREV_MEAN, Region::B_PREV_VAR)};
+}
+
+TEST_P(CudaTraining, AnOverflowChangesNothingButTheScale) {
+  const bool scales = GetParam() == Precision::FP16;
+  for (const OptimizerKind optimizer : {OptimizerKind::NESTEROV, OptimizerKind::ADAM}) {
+    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    recipe.optimizer.kind = optimizer;
+    recipe.optimizer.learning_rate = 1e-3;
+    Session cuda(residual_net(), IMAGE, CLASSES, recipe);
+    train(cuda, 3);
+    const auto before = state_of(cuda);
+    const std::vector<std::byte> copies =
+        is_amp(GetParam()) ? cuda.bytes(Region::A_FC_WEIGHT, Region::A_DEEP_CONV) : std::vector<std::byte>{};
+    const float clean_scale = cuda.number(LOSS_SCALE);
+    const float scale = scales ? 0x1p127f : std::numeric_limits<float>::infinity();
+    cuda.write(LOSS_SCALE, {scale});
+    train(cuda, 1);
+    EXPECT_EQ(cuda.counter(NAN_FLAG), 1);
+    EXPECT_EQ(cuda.counter(STEP), 3);
+    EXPECT_EQ(cuda.counter(SKIPPED_STEPS), 1);
+    EXPECT_EQ(cuda.number(LOSS_SCALE), scales ? scale / 2.0f : scale);
+    EXPECT_TRUE(before == state_of(cuda));
+    if (is_amp(GetParam())) {
+      EXPECT_TRUE(copies == cuda.bytes(Region::A_FC_WEIGHT, Region::A_DEEP_CONV));
+    }
+    cuda.write(LOSS_SCALE, {clean_scale});
+    train(cuda, 1);
+    EXPECT_EQ(cuda.counter(NAN_FLAG), 0);
+    EXPECT_EQ(cuda.counter(STEP), 4);
+    EXPECT_EQ(cuda.counter(SKIPPED_STEPS), 1);
+    EXPECT_FALSE(before == state_of(cuda));
+  }
+}
+
+/// Alternating buffers, each taken in while the other is computed on, is the same training.
+TEST_P(CudaTraining, LoadingAheadGivesTheSameLosses) {
+  constexpr int SOME_STEPS = 9;
+  Session one = cuda_session();
+  const std::vector<float> want = train(one, SOME_STEPS);
+
+  Session two = cuda_session();
+  Context& context = two.context();
+  ASSERT_TRUE(context.loads_ahead());
+  const std::unique_ptr<CapturedStep> steps[] = {context.capture(Variant::TRAIN_BASE, InputBuffer::A),
+                                                 context.capture(Variant::TRAIN_BASE, InputBuffer::B)};
+  const auto feed = [&](int s) {
+    const Batch batch = make_batch(IMAGE, CLASSES, static_cast<uint64_t>(s % 4));
+    two.feed(s % 2 == 0 ? InputBuffer::A : InputBuffer::B, batch.pixels, batch.labels);
+  };
+  feed(0);
+  context.load_input(Variant::TRAIN_BASE, InputBuffer::A);
+  std::vector<float> got;
+  for (int s = 0; s < SOME_STEPS; ++s) {
+    feed(s + 1);
+    steps[s % 2]->launch();
+    got.push_back(two.number(LOSS));
+  }
+  EXPECT_EQ(got, want);
+  EXPECT_TRUE(one.bytes(Region::W_BN_BIAS, Region::W_DEEP_CONV) ==
+              two.bytes(Region::W_BN_BIAS, Region::W_DEEP_CONV));
+}
+
+TEST_P(CudaTraining, TwoRanksAreRefused) {
+  Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+  recipe.ranks = 2;
+  refuses(ErrorKind::NotSupportedError, "rank",
+          [&] { Session session(residual_net(), IMAGE, CLASSES, recipe); });
+}
+
+/// Bytes become the normalized pixels that the CPU's loader makes, channel padding zero; labels arrive.
+TEST_P(CudaTraining, PixelsAreNormalizedOnTheDevice) {
+  for (const Shape& shape : {Shape(3, 5, 7, 1), Shape(2, 6, 5, 3), Shape(1, 3, 3, 4), Shape(2, 1, 1, 5),
+                             Shape(2, 4, 4, 17), Shape(5, 32, 32, 3)}) {
+    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    recipe.data.mean.assign(static_cast<size_t>(shape.c()), 0.45);
+    recipe.data.std.assign(static_cast<size_t>(shape.c()), 0.225);
+    recipe.data.mean.back() = 0.1;
+    Session cuda(seq(flatten(), fc(3)), shape, 3, recipe);
+    recipe.device = BackendKind::CPU;
+    recipe.precision = Precision::FP32;
+    Session cpu(seq(flatten(), fc(3)), shape, 3, recipe);
+    for (const InputBuffer buffer : {InputBuffer::A, InputBuffer::B}) {
+      const Batch batch = make_batch(shape, 3, static_cast<uint64_t>(buffer));
+      for (Session* session : {&cuda, &cpu}) {
+        session->feed(buffer, batch.pixels, batch.labels);
+        session->context().load_input(Variant::TRAIN_BASE, buffer);
+      }
+      const TensorId data = buffer == InputBuffer::A ? INPUT_A_DATA : INPUT_B_DATA,
+                     labels = buffer == InputBuffer::A ? INPUT_A_LABEL : INPUT_B_LABEL;
+      const DTensor& tensor = cuda.tensor(data);
+      std::vector<std::byte> raw(static_cast<size_t>(tensor.data_bytes()));
+      cuda.context().read(0, tensor.offset, raw.data(), tensor.data_bytes());
+      const std::vector<float> want = cpu.read(data);
+      const int64_t stride = tensor.strides[2];
+      for (int64_t i = 0; i < tensor.physical_elements(); ++i) {
+        const int64_t channel = i % stride;
+        const float exact =
+            channel < shape.c() ? want[static_cast<size_t>(i / stride * shape.c() + channel)] : 0.0f;
+        float got;
+        if (tensor.dtype == DType::FP32) {
+          std::memcpy(&got, raw.data() + 4 * i, sizeof got);
+        } else {
+          uint16_t bits;
+          std::memcpy(&bits, raw.data() + 2 * i, sizeof bits);
+          got = from_16bit(bits, tensor.dtype);
+        }
+        ASSERT_EQ(got, rounded(exact, tensor.dtype)) << shape << " element " << i;
+      }
+      std::vector<int32_t> got_labels(batch.labels.size());
+      cuda.context().read(0, cuda.tensor(labels).offset, got_labels.data(),
+                          static_cast<int64_t>(4 * got_labels.size()));
+      EXPECT_EQ(got_labels, batch.labels);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaTraining,
+                         testing::Values(Precision::FP32, Precision::FP16, Precision::BF16),
+                         [](const auto& tested) { return std::string(precision_name(tested.param)); });
+
+}  // namespace
+}  // namespace tr::test

@@ -1,0 +1,143 @@
+#include "support/cuda_rig.h"
+
+#include <map>
+#include <utility>
+
+#include "ops/support/cuda.h"
+#include "range_ops/range_ops_cuda.h"
+
+namespace tr::test {
+
+namespace {
+
+/// A stream and library handles. They take a tenth of a second to make, so rigs of equal rules share them.
+class Handles {
+ public:
+  explicit Handles(const Target& target) : algorithms_({}, "tests") {
+    check_cuda(cudaStreamCreateWithFlags(&context.stream, cudaStreamNonBlocking), "mirror's stream");
+    check_cudnn(cudnnCreate(&context.cudnn), "mirror's cuDNN handle");
+    check_cudnn(cudnnSetStream(context.cudnn, context.stream), "mirror's cuDNN handle");
+    check_cublas(cublasLtCreate(&context.cublaslt), "mirror's cuBLASLt handle");
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "mirror's device");
+    check_cuda(cudaDeviceGetAttribute(&context.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+               "mirror's device");
+    context.algorithms = &algorithms_;
+    context.deterministic = target.deterministic;
+    context.allow_tf32 = target.allow_tf32;
+  }
+  ~Handles() {
+    cublasLtDestroy(context.cublaslt);
+    cudnnDestroy(context.cudnn);
+    cudaStreamDestroy(context.stream);
+  }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+
+  CudaContext context;
+
+ private:
+  AlgorithmCache algorithms_;
+};
+
+std::shared_ptr<Handles> shared_handles(const Target& target) {
+  static std::map<std::pair<bool, bool>, std::shared_ptr<Handles>> made;
+  std::shared_ptr<Handles>& handles = made[{target.deterministic, target.allow_tf32}];
+  if (!handles) handles = std::make_shared<Handles>(target);
+  return handles;
+}
+
+class CudaMirror : public DeviceMirror {
+ public:
+  explicit CudaMirror(const Target& target) : handles_(shared_handles(target)), context_(handles_->context) {}
+  ~CudaMirror() override {
+    for (std::byte* memory : allocations_) cudaFree(memory);
+  }
+  CudaMirror(const CudaMirror&) = delete;
+  CudaMirror& operator=(const CudaMirror&) = delete;
+
+  KernelContext& context() override { return context_; }
+
+  std::byte* allocate(int64_t bytes) override {
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, static_cast<size_t>(bytes)), "mirror's memory");
+    allocations_.push_back(static_cast<std::byte*>(memory));
+    fill(allocations_.back(), 0, bytes);
+    return allocations_.back();
+  }
+
+  void fill(std::byte* to, int byte, int64_t bytes) override {
+    check_cuda(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), context_.stream), "mirror's memory");
+  }
+
+  // On the stream: a plain cudaMemcpy from pageable memory may still be under way when it returns.
+  void upload(std::byte* to, const std::byte* from, int64_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, context_.stream),
+               "mirror's upload");
+  }
+  void download(std::byte* to, const std::byte* from, int64_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, context_.stream),
+               "mirror's download");
+    check_cuda(cudaStreamSynchronize(context_.stream), "mirror's download");
+  }
+
+  void run(const Call& call, bool captured, const std::string& who) override {
+    if (captured)
+      run_captured(call, who);
+    else
+      call();
+    check_cuda(cudaGetLastError(), who);
+    check_cuda(cudaStreamSynchronize(context_.stream), who);
+  }
+
+  Call bind_ranges(const std::vector<const GraphNode*>& nodes, const CompiledModel& model,
+                   const MemoryPlan& plan, std::byte* base, InputBuffer buffer) override {
+    return [calls = bind_ranges_cuda(nodes, model, plan, base, buffer, context_.stream)] {
+      for (const RangeCall& range : calls) range.call();
+    };
+  }
+
+ private:
+  void run_captured(const Call& call, const std::string& who) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    check_cuda(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeRelaxed), who);
+    try {
+      call();
+    } catch (...) {
+      cudaStreamEndCapture(context_.stream, &graph);  // or every later call of this thread would fail too
+      throw;
+    }
+    check_cuda(cudaStreamEndCapture(context_.stream, &graph), who);
+    check_cuda(cudaGraphInstantiate(&executable, graph, 0), who);
+    check_cuda(cudaGraphLaunch(executable, context_.stream), who);
+    check_cuda(cudaStreamSynchronize(context_.stream), who);
+    check_cuda(cudaGraphExecDestroy(executable), who);
+    check_cuda(cudaGraphDestroy(graph), who);
+  }
+
+  std::shared_ptr<Handles> handles_;
+  CudaContext& context_;
+  std::vector<std::byte*> allocations_;
+};
+
+}  // namespace
+
+bool has_cuda_device() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  cudaGetLastError();  // a missing driver is an answer here, no failure of later calls
+  return status == cudaSuccess && devices > 0;
+}
+
+std::unique_ptr<DeviceMirror> make_device_mirror(const Target& target) {
+  return std::make_unique<CudaMirror>(target);
+}
+
+int64_t free_device_bytes() {
+  size_t available = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&available, &total), "free device memory");
+  return static_cast<int64_t>(available);
+}
+
+}  // namespace tr::test

@@ -1,0 +1,106 @@
+#include "support/session.h"
+
+#include <algorithm>
+
+#include "data/transform.h"
+#include "renaissance/core/error.h"
+#include "train/initialize.h"
+
+namespace tr::test {
+
+BluePrint residual_net() {
+  const auto stage = [](int64_t width, int64_t stride) {
+    BluePrint body =
+        seq(named("conv1", conv(width, 3, stride, 1, {.bias = false})), named("bn1", bn()),
+            named("relu", relu()), named("conv2", conv(width, 3, 1, 1, {.bias = false})), named("bn2", bn()));
+    BluePrint unit =
+        stride == 1 ? residual(body) : residual(body, seq(conv(width, 1, stride, 0, {.bias = false}), bn()));
+    return seq(named("0", std::move(unit)), named("relu_out", relu()));
+  };
+  return seq(named("conv1", conv(4, 3, 1, 1, {.bias = false})), named("bn1", bn()), named("relu", relu()),
+             named("layer1", stage(4, 1)), named("layer2", stage(8, 2)), named("gap", gap()), flatten(),
+             named("fc", fc(5)));
+}
+
+Session::Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused) {
+  CompileRequest request;
+  request.model = std::move(net);
+  request.inputs = {input, input, input, input, input, input};
+  request.classes = classes;
+  request.config.optimizer = recipe.optimizer.kind;
+  request.config.precision = recipe.precision;
+  request.target = default_target(recipe.device);
+  request.target.ranks = recipe.ranks;
+  request.target.fuse = fused;
+  request.schedule.kind = ScheduleKind::CONSTANT;
+  request.schedule.base = recipe.optimizer.learning_rate;
+  for (const double mean : recipe.data.mean) request.pixel_mean.push_back(static_cast<float>(mean));
+  for (const double deviation : recipe.data.std) request.pixel_std.push_back(static_cast<float>(deviation));
+  model_ = std::make_shared<const CompiledModel>(
+      compile(request, std::make_shared<const Catalog>(make_catalog())));
+  context_ = make_context(model_);
+  initialize(*context_, recipe);
+  if (is_amp(recipe.precision))
+    context_->capture_parts(Variant::TRAIN_BASE, InputBuffer::A, {GraphId::WEIGHT_CAST})->launch();
+}
+
+const Parameter& Session::parameter(const std::string& name) const {
+  const auto found = std::find_if(model_->parameters.begin(), model_->parameters.end(),
+                                  [&](const Parameter& p) { return p.name == name; });
+  TR_CHECK(found != model_->parameters.end(), IndexError, name);
+  return *found;
+}
+
+TensorId Session::id(const std::string& name) const {
+  const auto found = std::find(model_->tensor_names.begin(), model_->tensor_names.end(), name);
+  TR_CHECK(found != model_->tensor_names.end(), IndexError, name);
+  return static_cast<TensorId>(found - model_->tensor_names.begin());
+}
+
+std::vector<float> Session::read(TensorId tensor_id) {
+  std::vector<float> values(static_cast<size_t>(tensor(tensor_id).shape.numel()));
+  context_->read(0, tensor(tensor_id).offset, values.data(),
+                 static_cast<int64_t>(values.size() * sizeof(float)));
+  return values;
+}
+
+void Session::write(TensorId tensor_id, const std::vector<float>& values) {
+  context_->write(0, tensor(tensor_id).offset, values.data(),
+                  static_cast<int64_t>(values.size() * sizeof(float)));
+}
+
+int32_t Session::counter(BaselineId scalar) {
+  int32_t value = -1;
+  context_->read(0, tensor(scalar).offset, &value, sizeof value);
+  return value;
+}
+
+std::vector<std::byte> Session::bytes(Region first, Region last) {
+  const auto [offset, size] = model_->plan(Variant::TRAIN_BASE).region_range(first, last);
+  std::vector<std::byte> all(static_cast<size_t>(size));
+  if (size > 0) context_->read(0, offset, all.data(), size);
+  return all;
+}
+
+void Session::feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels) {
+  const Shape& input = tensor(INPUT_A_DATA).shape;
+  TR_CHECK(std::ssize(pixels) == input.numel() && std::ssize(labels) == input.n(), ShapeError,
+           cat("batch of ", pixels.size(), " pixels and ", labels.size(), " labels for ", input));
+  context_->wait_input(buffer);
+  const InputSlot slot = context_->input(0, buffer);
+  std::ranges::copy(labels, slot.labels);
+  if (slot.raw_bytes) {
+    std::ranges::copy(pixels, reinterpret_cast<uint8_t*>(slot.data));
+    return;
+  }
+  const auto channels = static_cast<size_t>(input.c());
+  std::vector<float> table(256 * channels);
+  Transform transform;
+  transform.mean = model_->request.pixel_mean;
+  transform.std = model_->request.pixel_std;
+  fill_lookup_table(transform, input.c(), table);
+  auto* out = reinterpret_cast<float*>(slot.data);
+  for (size_t i = 0; i < pixels.size(); ++i) out[i] = table[i % channels * 256 + pixels[i]];
+}
+
+}  // namespace tr::test

@@ -1,0 +1,47 @@
+/// A compiled model in a context, with its tensors by name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "renaissance/backend/backend.h"
+#include "renaissance/train/recipe.h"
+
+namespace tr::test {
+
+/// Two stages with a projection, between a convolution and the head: the network of residual_training.json.
+BluePrint residual_net();
+
+class Session {
+ public:
+  /// Backend, precision, ranks, optimizer, seed and pixel normalization are the recipe's; the rate is
+  /// constant. Every variant has `input`.
+  Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused = true);
+
+  Context& context() { return *context_; }
+  const CompiledModel& model() const { return *model_; }
+  const Parameter& parameter(const std::string& name) const;
+  const DTensor& tensor(TensorId id) const { return model_->plan(Variant::TRAIN_BASE).tensor(id); }
+  TensorId id(const std::string& name) const;
+
+  /// Dense FP32 tensors.
+  std::vector<float> read(TensorId tensor_id);
+  void write(TensorId tensor_id, const std::vector<float>& values);
+  float number(BaselineId scalar) { return read(scalar)[0]; }
+  int32_t counter(BaselineId scalar);
+  /// Bytes of the regions from `first` to `last`.
+  std::vector<std::byte> bytes(Region first, Region last);
+
+  /// Puts a batch where the loader would, normalized where the backend does not do that itself. `pixels` are
+  /// dense NHWC.
+  void feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels);
+
+ private:
+  std::shared_ptr<const CompiledModel> model_;
+  std::unique_ptr<Context> context_;
+};
+
+}  // namespace tr::test
