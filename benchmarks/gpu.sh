@@ -17,5 +17,20 @@ while [[ "${1:-}" == --no-* ]]; do
 done
 folder=$root/build/cuda-release
 [ $build -eq 0 ] || build cuda-release
-[ $tests -eq 0 ] || "$folder/tests/renaissance_tests" --gtest_filter='Cuda*' --gtest_brief=1
+# In several processes: most of their time is the host's.
+run_tests() {
+  local shards=$(( ($(nproc) + 1) / 2 )) shard failed=0 pids=()
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard OMP_NUM_THREADS=2 \
+      "$folder/tests/renaissance_tests" --gtest_filter='*Cuda*' --gtest_brief=1 >"$folder/cuda-tests-$shard.log" 2>&1 &
+    pids+=($!)
+  done
+  for ((shard = 0; shard < shards; ++shard)); do
+    wait "${pids[$shard]}" || { failed=1; cat "$folder/cuda-tests-$shard.log"; }
+  done
+  "$folder/tests/renaissance_allocation_tests" --gtest_filter='*Cuda*' --gtest_brief=1 || failed=1
+  grep -h 'PASSED' "$folder"/cuda-tests-*.log
+  return $failed
+}
+[ $tests -eq 0 ] || run_tests
 exec python3 "$root/benchmarks/compare_gpu.py" "$folder/cli/renaissance" "$root/benchmarks/results" "$@"

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import torchvision.models
 from torch import nn
 
-WARM_UP_STEPS, SECONDS = 8, 4.0
+WARM_UP_STEPS, SECONDS = 8, 3.0
 
 
 def make_network(name):

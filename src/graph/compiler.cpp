@@ -97,19 +97,6 @@ class OfferBook {
   std::map<std::string, int64_t> known_;
 };
 
-struct WorkspaceBytes {
-  int64_t in_order = 0, beside = 0;
-};
-
-/// A weight gradient is needed at the end of the step only, and often leaves multiprocessors idle. Where it
-/// masks DY in place, what comes after reads that.
-bool runs_beside(const WiredNode& node, const Target& target) {
-  return target.backend == BackendKind::CUDA && node.pass == Pass::BACKWARD_WEIGHT &&
-         std::none_of(node.operands.begin(), node.operands.end(), [](const WiredOperand& operand) {
-           return operand.use.port == Port::DY && operand.use.write;
-         });
-}
-
 /// Registers every tensor of the model in one variant's plan. The same calls in the same order for each
 /// variant give the same ids.
 class TensorRegistrar {
@@ -117,7 +104,7 @@ class TensorRegistrar {
   TensorRegistrar(const Wiring& wiring, const ArchPlan& arch, const CompileRequest& request)
       : wiring_(wiring), arch_(arch), request_(request) {}
 
-  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, const WorkspaceBytes& workspace) const {
+  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, int64_t workspace_bytes) const {
     TensorTable table;
     plan.alloc_baseline_dtensors({shapes[0]});
     const DType dtype = compute_dtype(request_.config.precision);
@@ -143,11 +130,7 @@ class TensorRegistrar {
       table.grads.push_back(plan.alloc_feature_grad(shapes[static_cast<size_t>(value)]));
     if (request_.target.backend == BackendKind::CUDA)
       plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
-    const auto alloc_workspace = [&](int64_t bytes) {
-      return plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(bytes, 1)));
-    };
-    if (request_.target.backend == BackendKind::CUDA) alloc_workspace(workspace.beside);
-    alloc_workspace(workspace.in_order);
+    plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(workspace_bytes, 1)));
     return table;
   }
 
@@ -193,7 +176,6 @@ ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, con
     GraphNode node;
     node.op = wired.op;
     node.pass = wired.pass;
-    node.beside = runs_beside(wired, request.target);
     node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ', pass_name(wired.pass));
     for (const WiredOperand& operand : wired.operands) {
       const TensorId id = id_of(operand.ref, table, is_amp(request.config.precision));
@@ -254,7 +236,6 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   for (size_t g = 0; g < table.grads.size(); ++g)
     give(table.grads[g], cat(value_name(wiring.grad_values[g]), ".out.grad.", g));
   give(model.workspace, "workspace");
-  give(model.workspace_beside, "workspace_beside");
   give(model.raw_input, "raw_input");
 }
 
@@ -355,21 +336,17 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
   TensorTable table;
   for (size_t v = 0; v < NUM_VARIANTS; ++v) {
     const std::vector<GraphId> parts = program_parts(program_of(static_cast<Variant>(v)));
-    WorkspaceBytes workspace;
-    for (const WiredNode& node : wiring.nodes) {
-      if (std::find(parts.begin(), parts.end(), node.part) == parts.end()) continue;
-      int64_t& bytes = runs_beside(node, request.target) ? workspace.beside : workspace.in_order;
-      bytes = std::max(bytes, offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass,
-                                                     model.shapes[v]));
-    }
+    int64_t workspace_bytes = 0;
+    for (const WiredNode& node : wiring.nodes)
+      if (std::find(parts.begin(), parts.end(), node.part) != parts.end())
+        workspace_bytes = std::max(
+            workspace_bytes,
+            offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass, model.shapes[v]));
     model.plans.emplace_back(request.config);
-    table = registrar.run(model.plans.back(), model.shapes[v], workspace);
+    table = registrar.run(model.plans.back(), model.shapes[v], workspace_bytes);
   }
   model.workspace = model.plans[0].num_tensors() - 1;
-  if (request.target.backend == BackendKind::CUDA) {
-    model.workspace_beside = model.workspace - 1;
-    model.raw_input = model.workspace - 2;
-  }
+  if (request.target.backend == BackendKind::CUDA) model.raw_input = model.workspace - 1;
   agree_on_slots(model.plans);
   for (MemoryPlan& plan : model.plans) plan.finalize();
   validate_variant_agreement(model.plans);

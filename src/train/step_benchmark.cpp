@@ -26,14 +26,16 @@ void fill_input(Context& context, InputBuffer buffer, uint64_t seed) {
     const InputSlot slot = context.input(rank, buffer);
     auto* bytes = reinterpret_cast<uint8_t*>(slot.data);
     auto* pixels = reinterpret_cast<float*>(slot.data);
-    for (int64_t i = 0; i < shape.numel(); ++i) {
-      const auto block =
-          philox.at(RandomPurpose::SYNTHETIC, static_cast<uint32_t>(rank), static_cast<uint64_t>(i / 4));
-      const uint32_t bits = block[static_cast<size_t>(i % 4)];
-      if (slot.raw_bytes)
-        bytes[i] = static_cast<uint8_t>(bits >> 24);
-      else
-        pixels[i] = 2.0f * Philox::uniform(bits) - 1.0f;
+    for (int64_t first = 0; first < shape.numel(); first += 4) {
+      const Philox::Block block =
+          philox.at(RandomPurpose::SYNTHETIC, static_cast<uint32_t>(rank), static_cast<uint64_t>(first / 4));
+      for (int64_t i = first; i < std::min(first + 4, shape.numel()); ++i) {
+        const uint32_t bits = block[static_cast<size_t>(i - first)];
+        if (slot.raw_bytes)
+          bytes[i] = static_cast<uint8_t>(bits >> 24);
+        else
+          pixels[i] = 2.0f * Philox::uniform(bits) - 1.0f;
+      }
     }
     for (int64_t n = 0; n < shape.n(); ++n) slot.labels[n] = static_cast<int32_t>(n % model.request.classes);
   }

@@ -73,8 +73,7 @@ struct CompiledModel {
   std::vector<Parameter> parameters;
   std::vector<Statistics> statistics;
   std::vector<std::string> tensor_names;                 ///< by id, for reports
-  TensorId workspace = NO_TENSOR;                        ///< shared by all nodes that never run together
-  TensorId workspace_beside = NO_TENSOR;                 ///< CUDA: of the nodes that run beside others
+  TensorId workspace = NO_TENSOR;                        ///< shared by all nodes; none run together
   TensorId raw_input = NO_TENSOR;                        ///< CUDA: the next batch as bytes, labels first
 
   const MemoryPlan& plan(Variant variant) const { return plans[static_cast<size_t>(variant)]; }

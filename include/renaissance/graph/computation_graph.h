@@ -58,8 +58,6 @@ struct GraphNode {
   int op = -1;                         ///< index into CompiledModel::ops
   Pass pass = Pass::FORWARD;
   std::vector<NodeOperand> operands;
-  /// May run beside the nodes after it in its part: nothing there depends on it or writes what it touches.
-  bool beside = false;
   // RANGE
   RangeOp range_op = RangeOp::RANGE_CLEAR;
   std::vector<RegionRange> in, out;

@@ -28,8 +28,6 @@ struct NamedCall {
   std::string name;
   Call call;
   int64_t bytes = 0, flops = 0;
-  bool beside = false;  ///< on the stream of CudaDevice::beside()
-  bool joins = false;   ///< after all that ran beside
 };
 
 /// Owns an executable graph.
@@ -113,11 +111,8 @@ class CudaBackend : public Context {
     std::vector<NodeTime> times;
     times.reserve(calls.size());
     for (const NamedCall& call : calls)
-      times.push_back(
-          {call.name,
-           repeats > 0 ? time_on_stream(call.beside ? device_.beside().stream : stream(), call.call, repeats)
-                       : 0.0,
-           call.bytes, call.flops});
+      times.push_back({call.name, repeats > 0 ? time_on_stream(stream(), call.call, repeats) : 0.0,
+                       call.bytes, call.flops});
     return times;
   }
 
@@ -203,7 +198,7 @@ class CudaBackend : public Context {
   NamedCall bind_compute(const GraphNode& node, Variant variant, InputBuffer buffer) {
     const MemoryPlan& plan = model_->plan(variant);
     const CatalogEntry& entry = *model_->ops[static_cast<size_t>(node.op)].entry;
-    NamedCall call{node.name, {}, 0, 0, node.beside && getenv("TR_NO_BESIDE") == nullptr, false};
+    NamedCall call{node.name, {}, 0, 0};
     Binding binding;
     binding.query = model_->query(node.op, variant);
     binding.pass = node.pass;
@@ -213,12 +208,11 @@ class CudaBackend : public Context {
       if (operand.port != Port::BASELINE)
         call.bytes += tensor.data_bytes() * ((operand.read ? 1 : 0) + (operand.write ? 1 : 0));
     }
-    const TensorId workspace = call.beside ? model_->workspace_beside : model_->workspace;
-    binding.workspace = arenas_.ptr_at(0, plan.tensor(workspace).offset);
+    binding.workspace = arenas_.ptr_at(0, plan.tensor(model_->workspace).offset);
     const auto& kernels = entry.kernels[static_cast<size_t>(BackendKind::CUDA)];
     TR_CHECK(kernels != nullptr, NotSupportedError,
              cat("'", node.name, "': this build has no cuda kernels for it"));
-    call.call = kernels->prepare(binding, call.beside ? device_.beside() : device_.context());
+    call.call = kernels->prepare(binding, device_.context());
     call.flops = entry.spec->flops(binding.query, node.pass);
     const cudaError_t status = cudaGetLastError();
     check_cuda(status, cat("'", node.name, "': preparing it"));
@@ -233,7 +227,7 @@ class CudaBackend : public Context {
       if (ranges.empty()) return;
       for (RangeCall& range :
            bind_ranges_cuda(ranges, *model_, model_->plan(variant), arenas_.ptr_at(0, 0), buffer, stream()))
-        calls.push_back({std::move(range.name), std::move(range.call), range.bytes, 0, false, true});
+        calls.push_back({std::move(range.name), std::move(range.call), range.bytes, 0});
       ranges.clear();
     };
     for (const GraphId part : parts)
@@ -258,7 +252,6 @@ class CudaBackend : public Context {
     std::vector<NamedCall> next;
     if (takes_next) next = input_calls(variant, other(buffer), device_.copy_stream());
     check(cudaStreamSynchronize(stream()));
-    check(cudaStreamSynchronize(device_.beside().stream));
 
     // Relaxed: a kernel's first use may load its module in the middle of a capture.
     check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), name);
@@ -268,7 +261,7 @@ class CudaBackend : public Context {
         follow(device_.copy_stream(), stream(), started, name);
         for (const NamedCall& call : next) enqueue(call, name);
       }
-      enqueue_in_order(calls, name);
+      for (const NamedCall& call : calls) enqueue(call, name);
       if (takes_next) follow(stream(), device_.copy_stream(), taken, name);
     } catch (...) {
       cudaGraph_t abandoned = nullptr;
@@ -288,23 +281,6 @@ class CudaBackend : public Context {
                      const std::string& step) {
     check_cuda(cudaEventRecord(event.handle(), earlier), step);
     check_cuda(cudaStreamWaitEvent(later, event.handle()), step);
-  }
-
-  void enqueue_in_order(const std::vector<NamedCall>& calls, const std::string& step) {
-    const CudaEvent forked, joined;
-    const cudaStream_t beside = device_.beside().stream;
-    bool is_forked = false;
-    const auto join = [&] {
-      if (is_forked) follow(stream(), beside, joined, step);
-      is_forked = false;
-    };
-    for (const NamedCall& call : calls) {
-      if (call.joins) join();
-      if (call.beside) follow(beside, stream(), forked, step);
-      is_forked = is_forked || call.beside;
-      enqueue(call, step);
-    }
-    join();
   }
 
   /// One node into the capture; what breaks it is named.

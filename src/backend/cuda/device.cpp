@@ -11,6 +11,9 @@ std::string cudnn_version_text(size_t version) {
   return cat(version / 10000, '.', version / 100 % 100, '.', version % 100);
 }
 
+/// To be raised when kernels change speed, so that the choice is made anew.
+constexpr int KERNEL_GENERATION = 1;
+
 std::string cuda_version_text(int version) { return cat(version / 1000, '.', version % 1000 / 10); }
 
 void require_card() {
@@ -54,14 +57,15 @@ void require_libraries() {
                CUBLAS_VERSION, "; check LD_LIBRARY_PATH or rebuild"));
 }
 
-/// Card, driver and libraries: choices made on another of these are not trusted.
+/// Card, driver and libraries, and the generation of our own kernels: choices made among others are not
+/// trusted.
 std::string machine_text() {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, 0), "device 'cuda'");
   int driver = 0;
   check_cuda(cudaDriverGetVersion(&driver), "device 'cuda'");
   return cat(properties.name, " sm_", properties.major, properties.minor, " driver ", driver, " cudnn ",
-             cudnnGetVersion(), " cublaslt ", cublasLtGetVersion());
+             cudnnGetVersion(), " cublaslt ", cublasLtGetVersion(), " kernels ", KERNEL_GENERATION);
 }
 
 std::filesystem::path cache_file(const std::string& machine) {
@@ -103,40 +107,32 @@ std::byte* DeviceArenaAllocator::allocate(int rank, int64_t bytes) {
                     " are free; use a smaller batch or resolution"));
   }
   check_cuda(cudaMemset(memory, 0, static_cast<size_t>(bytes)), "cuda arena");
+  // It returns before it has run, and streams of ours do not wait for it.
+  check_cuda(cudaDeviceSynchronize(), "cuda arena");
   return static_cast<std::byte*>(memory);
 }
 
 void DeviceArenaAllocator::release(int, std::byte* arena, int64_t) noexcept { cudaFree(arena); }
 
 CudaDevice::CudaDevice(const Target& target) : algorithms_(cache_file(machine_text()), machine_text()) {
+  check_cuda(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "cuda stream");
+  check_cuda(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "cuda stream");
+  check_cudnn(cudnnCreate(&context_.cudnn), "device 'cuda'");
+  check_cudnn(cudnnSetStream(context_.cudnn, context_.stream), "device 'cuda'");
+  check_cublas(cublasLtCreate(&context_.cublaslt), "device 'cuda'");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, 0), "device 'cuda'");
-  check_cublas(cublasLtCreate(&context_.cublaslt), "device 'cuda'");
   context_.multiprocessors = properties.multiProcessorCount;
   context_.algorithms = &algorithms_;
   context_.deterministic = target.deterministic;
   context_.allow_tf32 = target.allow_tf32;
-  beside_ = context_;
-  int lowest_priority = 0, highest_priority = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest_priority, &highest_priority), "cuda stream");
-  for (CudaContext* context : {&context_, &beside_}) {
-    // What runs beside fills the gaps.
-    const int priority = context == &beside_ ? lowest_priority : highest_priority;
-    check_cuda(cudaStreamCreateWithPriority(&context->stream, cudaStreamNonBlocking, priority),
-               "cuda stream");
-    check_cudnn(cudnnCreate(&context->cudnn), "device 'cuda'");
-    check_cudnn(cudnnSetStream(context->cudnn, context->stream), "device 'cuda'");
-  }
-  check_cuda(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "cuda stream");
 }
 
 CudaDevice::~CudaDevice() {
-  for (const CudaContext* context : {&context_, &beside_}) {
-    cudnnDestroy(context->cudnn);
-    cudaStreamDestroy(context->stream);
-  }
-  cudaStreamDestroy(copy_stream_);
   cublasLtDestroy(context_.cublaslt);
+  cudnnDestroy(context_.cudnn);
+  cudaStreamDestroy(copy_stream_);
+  cudaStreamDestroy(context_.stream);
 }
 
 PinnedMemory::PinnedMemory(int64_t bytes) {

@@ -24,7 +24,7 @@ class DeviceArenaAllocator : public ArenaAllocator {
   void release(int rank, std::byte* arena, int64_t bytes) noexcept override;
 };
 
-/// Owns what CudaContexts lend: streams, the handles of cuDNN and cuBLASLt, the remembered algorithms.
+/// Owns what a CudaContext lends: two streams, the handles of cuDNN and cuBLASLt, the remembered algorithms.
 class CudaDevice {
  public:
   explicit CudaDevice(const Target& target);
@@ -33,14 +33,12 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   CudaContext& context() { return context_; }
-  /// For nodes that run beside others: a stream of its own, with cuDNN bound to it.
-  CudaContext& beside() { return beside_; }
   AlgorithmCache& algorithms() { return algorithms_; }
   cudaStream_t copy_stream() const { return copy_stream_; }
 
  private:
   AlgorithmCache algorithms_;
-  CudaContext context_, beside_;
+  CudaContext context_;
   cudaStream_t copy_stream_ = nullptr;
 };
 

@@ -1,12 +1,12 @@
-// Convolution through cuDNN's operation graphs, the fastest engine by timing, or our own direct kernels. Maps
-// that are stored with padded channels are convolved with the padding, which holds zeros, and with padded
-// weights.
+// Convolution through cuDNN's operation graphs or our own kernels, the fastest by timing. cuDNN convolves
+// maps that are stored with padded channels with the padding, which holds zeros, and with padded weights.
 #include "ops/conv/conv_cuda.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "ops/conv/conv_workspace.h"
+#include "ops/conv/first_layer_cuda.h"
 #include "ops/support/cuda.h"
 #include "ops/support/cudnn_graph.h"
 #include "ops/support/fastest.h"
@@ -74,6 +74,21 @@ class ConvPreparation {
       add_cudnn(ways, "cuDNN", plain_graph(CudnnConvolutionKind::FORWARD),
                 {{X, data<void>(Port::X)}, {WEIGHT, cudnn_weight()}, {Y, data<void>(Port::Y)}},
                 padded_weight(), finish);
+    if (first_layer()) {
+      Calls after;
+      if (rows > 0) add_offset(rows, after);
+      const FirstLayerForward operands{data<const void>(Port::X),
+                                       data<const void>(Port::PARAM),
+                                       bias,
+                                       conv_.relu,
+                                       data<void>(Port::Y),
+                                       statistics ? statistics_row(0) : nullptr,
+                                       reinterpret_cast<float*>(workspace_.library),
+                                       workspace_.library_bytes};
+      add_own(ways, "first layer", {}, after, [dtype = dtype_, g = geometry_, operands, stream = stream_] {
+        launch_first_layer_forward(dtype, g, operands, stream);
+      });
+    }
     add_direct(ways, {}, finish,
                [dtype = dtype_, g = geometry_, x = data<const void>(Port::X),
                 weight = data<const void>(Port::PARAM), y = data<void>(Port::Y),
@@ -102,6 +117,13 @@ class ConvPreparation {
       add_cudnn(ways, "cuDNN", plain_graph(CudnnConvolutionKind::BACKWARD_WEIGHT),
                 {{X, data<void>(Port::X)}, {WEIGHT, gradient}, {Y, data<void>(Port::DY)}}, mask, after);
     }
+    if (first_layer())
+      add_own(ways, "first layer", mask, finish,
+              [dtype = dtype_, g = geometry_, x = data<const void>(Port::X), dy = data<const void>(Port::DY),
+               dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.library),
+               bytes = workspace_.library_bytes, stream = stream_] {
+                launch_first_layer_backward_weight(dtype, g, x, dy, dw, partials, bytes, stream);
+              });
     add_direct(ways, mask, finish,
                [dtype = dtype_, g = geometry_, x = data<const void>(Port::X), dy = data<const void>(Port::DY),
                 dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.library),
@@ -185,6 +207,7 @@ class ConvPreparation {
     }
   }
 
+  bool first_layer() const { return first_layer_takes(dtype_, geometry_, workspace_.library_bytes); }
   /// cuDNN convolves padded channels as if they were channels, which groups would cut in the wrong places.
   bool cudnn_can() const { return conv_.groups == 1 || !workspace_.padded; }
   /// Rows and columns of the weights as a matrix [K * R * S, C/groups], and rows of their padded copy.
@@ -305,23 +328,27 @@ class ConvPreparation {
                       }});
   }
 
-  /// cuDNN is behind only where it may not use tensor cores, or with groups.
-  void add_direct(std::vector<Way>& ways, const Calls& before, const Calls& after,
-                  const Call& kernels) const {
+  /// Kernels of our own.
+  void add_own(std::vector<Way>& ways, const std::string& family, const Calls& before, const Calls& after,
+               const Call& kernels, bool last_resort = false) const {
     Calls calls = before;
     calls.push_back(kernels);
     calls.insert(calls.end(), after.begin(), after.end());
-    ways.push_back({"direct", "", [call = in_order(std::move(calls), who())] { return call; },
-                    dtype_ != DType::FP32 && conv_.groups == 1});
+    ways.push_back({family, "", [call = in_order(std::move(calls), who())] { return call; }, last_resort});
+  }
+  /// cuDNN is behind only where it may not use tensor cores, or with groups.
+  void add_direct(std::vector<Way>& ways, const Calls& before, const Calls& after,
+                  const Call& kernels) const {
+    add_own(ways, "direct", before, after, kernels, dtype_ != DType::FP32 && conv_.groups == 1);
   }
 
   std::string signature(std::string_view work, int statistics) const {
     return cat("conv ", work, ' ', dtype_name(dtype_), " x ", query_.x[0], '/', workspace_.x_stride, " y ",
                query_.y, '/', workspace_.y_stride, " kernel ", conv_.kernel, " stride ", conv_.stride,
                " padding ", conv_.padding, " dilation ", conv_.dilation, " groups ", conv_.groups,
-               conv_.bias ? " bias" : "", conv_.relu ? " relu" : "", statistics > 0 ? cat(" statistics ", statistics) : "",
-               " workspace ", workspace_.library_bytes, context_.deterministic ? " deterministic" : "",
-               context_.allow_tf32 ? " tf32" : "");
+               conv_.bias ? " bias" : "", conv_.relu ? " relu" : "",
+               statistics > 0 ? cat(" statistics ", statistics) : "", " workspace ", workspace_.library_bytes,
+               context_.deterministic ? " deterministic" : "", context_.allow_tf32 ? " tf32" : "");
   }
 
   const Binding& binding_;

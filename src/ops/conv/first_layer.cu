@@ -308,7 +308,7 @@ struct ForwardPlan : Taps<KERNEL> {
   using Taps<KERNEL>::PAIRS;
   static constexpr int STEPS = (PAIRS + 1) / 2;                       ///< products of two pairs of taps
   static constexpr int PIXEL_TILES = 2;                               ///< that a warp does together
-  static constexpr int BLOCKS = STEPS <= 4 ? 4 : STEPS <= 9 ? 3 : 2;  ///< of a multiprocessor
+  static constexpr int BLOCKS = STEPS <= 3 ? 4 : STEPS <= 8 ? 3 : 2;  ///< of a multiprocessor
 };
 
 /// How the work is cut: a step is so many rows of one strip.
@@ -416,20 +416,28 @@ __global__ void __launch_bounds__(THREADS, ForwardPlan<KERNEL>::BLOCKS)
   // x has there may be NaN.
   const uint32_t keep = KERNEL % 2 == 0 || lane % 4 < 2 ? 0xffffffffu : 0u;
   const int channel = channel0 + lane % 4 * 8;  // the first of this lane's eight
+  float bias[STATISTICS ? 1 : 8] = {};
+  if (!STATISTICS && operands.bias != nullptr && channel < g.out_channels)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) bias[i] = operands.bias[channel + i];
   float channel_sums[STATISTICS ? 8 : 1] = {}, channel_squares[STATISTICS ? 8 : 1] = {};
 
+  // Where there are as many pairs on the left as on the right, the two of a step are of one row.
+  constexpr int PER_ROW = Plan::PAIRS_PER_ROW;
+  constexpr bool ONE_ROW = PER_ROW % 2 == 0;
   const auto multiply = [&](const uint32_t(&address)[TILES], float(&sums)[TILES][CHANNEL_TILES][4]) {
 #pragma unroll
     for (int step = 0; step < Plan::STEPS; ++step) {
-      constexpr int PER_ROW = Plan::PAIRS_PER_ROW;
       const int low = 2 * step, high = min(2 * step + 1, Plan::PAIRS - 1);
-      const int low_offset = low / PER_ROW * strips.row_bytes + low % PER_ROW * PAIR_BYTES;
-      const int high_offset = high / PER_ROW * strips.row_bytes + high % PER_ROW * PAIR_BYTES;
-      const int offset = lane < 16 ? low_offset : high_offset;
+      const int low_row = low / PER_ROW * strips.row_bytes, high_row = high / PER_ROW * strips.row_bytes;
       uint32_t a[TILES][4];
 #pragma unroll
       for (int m = 0; m < TILES; ++m) {
-        load_matrices<false>(a[m], address[m] + offset);
+        if (ONE_ROW)
+          load_matrices<false>(a[m], address[m] + low_row + low % PER_ROW * PAIR_BYTES);
+        else
+          load_matrices<false>(a[m], address[m] + (lane < 16 ? low_row + low % PER_ROW * PAIR_BYTES
+                                                             : high_row + high % PER_ROW * PAIR_BYTES));
         if (low % PER_ROW == PER_ROW - 1) {
           a[m][0] &= keep;
           a[m][1] &= keep;
@@ -449,24 +457,26 @@ __global__ void __launch_bounds__(THREADS, ForwardPlan<KERNEL>::BLOCKS)
   };
 
   /// Rows `half` of the tile: eight channels of one pixel.
-  const auto write = [&](const float(&sums)[CHANNEL_TILES][4], int half, int64_t pixel) {
+  const auto write = [&](const float(&sums)[CHANNEL_TILES][4], int half, T* to) {
     Pack<T, 8> values;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float value = sums[i / 2][2 * half + i % 2];
-      if (!STATISTICS && operands.bias != nullptr) value += operands.bias[channel + i];
-      if (!STATISTICS && operands.relu && value <= 0.0f) value = 0.0f;
-      values.v[i] = from_float<T>(value);
-      if (STATISTICS) {
+    for (int i = 0; i < 8; ++i) values.v[i] = from_float<T>(sums[i / 2][2 * half + i % 2]);
+    if constexpr (STATISTICS) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
         const float stored = to_float(values.v[i]);
         channel_sums[i] += stored;
         channel_squares[i] = fmaf(stored, stored, channel_squares[i]);
       }
+    } else if (operands.relu) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) values.v[i] = __hmax_nan(values.v[i], from_float<T>(0.0f));
     }
-    device::store<T, 8>(operands.y + pixel * g.out_channels + channel, values);
+    device::store<T, 8>(to, values);
   };
 
   const int lane_pixel = lane / 8 % 2 * 8 + lane % 8;
+  const uint32_t lane_address = stages + (ONE_ROW ? lane / 16 * PAIR_BYTES : 0);
   int stage = 0;
   for (int step = begin; step < end; ++step) {
     wait_for_copies<0>();
@@ -476,29 +486,32 @@ __global__ void __launch_bounds__(THREADS, ForwardPlan<KERNEL>::BLOCKS)
     const int pixel0 = at.segment * strips.segment;
     const int pixels = min(g.out_width - pixel0, strips.segment);
     const int row_tiles = divide_up(pixels, TILE), tiles = at.rows * row_tiles;
+    T* to = operands.y +
+            ((int64_t{at.image} * g.out_height + at.row) * g.out_width + pixel0) * g.out_channels + channel;
     for (int tile0 = pixel_warp * TILES; tile0 < tiles; tile0 += pixel_warps * TILES) {
       int row[TILES], pixel[TILES];
       uint32_t address[TILES];
+      float sums[TILES][CHANNEL_TILES][4];
 #pragma unroll
       for (int m = 0; m < TILES; ++m) {
         const int tile = min(tile0 + m, tiles - 1);
         row[m] = tile / row_tiles;
         pixel[m] = (tile - row[m] * row_tiles) * TILE;
-        address[m] = stages + stage * stage_bytes + row[m] * g.stride * strips.row_bytes +
+        address[m] = lane_address + stage * stage_bytes + row[m] * g.stride * strips.row_bytes +
                      strips.offset(pixel[m] + lane_pixel, g.stride);
+#pragma unroll
+        for (int i = 0; i < CHANNEL_TILES * 4; ++i)
+          sums[m][i / 4][i % 4] = STATISTICS ? 0.0f : bias[i / 4 * 2 + i % 2];
       }
-      float sums[TILES][CHANNEL_TILES][4] = {};
       multiply(address, sums);
 #pragma unroll
-      for (int m = 0; m < TILES; ++m) {
-        const int64_t line = (int64_t{at.image} * g.out_height + at.row + row[m]) * g.out_width + pixel0;
+      for (int m = 0; m < TILES; ++m)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at_pixel = pixel[m] + lane / 4 + 8 * half;
           if (tile0 + m < tiles && at_pixel < pixels && channel < g.out_channels)
-            write(sums[m], half, line + at_pixel);
+            write(sums[m], half, to + int64_t{row[m] * g.out_width + at_pixel} * g.out_channels);
         }
-      }
     }
     stage = 1 - stage;
   }

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "renaissance/core/error.h"
@@ -42,9 +43,18 @@ template <typename T, int N>
 __device__ inline Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
+/// Spelled out for 16 bytes, where nvcc may otherwise store element by element.
 template <typename T, int N>
 __device__ inline void store(T* to, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  if constexpr (sizeof(pack) == 16) {
+    uint4 words;
+    memcpy(&words, &pack, sizeof words);
+    asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y), "r"(words.z),
+                 "r"(words.w)
+                 : "memory");
+  } else {
+    *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  }
 }
 /// Elements of T in 16 bytes.
 template <typename T>
