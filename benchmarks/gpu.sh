@@ -2,21 +2,31 @@
 # Builds with CUDA, runs the CUDA tests, measures ours and PyTorch alternately, prints the ratios and writes
 # benchmarks/results/<date>-<card>.json.
 # usage: benchmarks/gpu.sh [--no-build] [--no-tests] [WORK …]    works: benchmarks/compare_gpu.py --list
+#        benchmarks/gpu.sh [--no-build] --sanitize                own kernels under compute-sanitizer's memcheck and racecheck
 # Needs nvcc, cuDNN 9, a card, PyTorch with torchvision in python3, and what scripts/test.sh installs.
 # JOBS: build jobs. CMAKE_PREFIX_PATH: where the libraries are, if not in the system's folders.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/common.sh"
-build=1 tests=1
-while [[ "${1:-}" == --no-* ]]; do
+build=1 tests=1 sanitize=0
+while [[ "${1:-}" == --* ]]; do
   case $1 in
     --no-build) build=0 ;;
     --no-tests) tests=0 ;;
-    *) sed -n '4,6s/^# //p' "$0" >&2; exit 2 ;;
+    --sanitize) sanitize=1 ;;
+    *) sed -n '4,7s/^# //p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
 folder=$root/build/cuda-release
 [ $build -eq 0 ] || build cuda-release
+# Operators of small shapes, one tool after the other: the tools slow kernels down a hundredfold.
+if [ $sanitize -eq 1 ]; then
+  for tool in memcheck racecheck; do
+    compute-sanitizer --tool $tool --error-exitcode 1 "$folder/tests/renaissance_tests" --gtest_brief=1 \
+      --gtest_filter='*CudaOp.*:*CudaLoss*:*CudaBnStatistics*:*CudaRange.*:-*many_pixels*:*EverySixteenBit*:*EverySchedule*'
+  done
+  exit
+fi
 # In several processes: most of their time is the host's.
 run_tests() {
   local shards=$(( ($(nproc) + 1) / 2 )) shard failed=0 pids=()
@@ -30,6 +40,7 @@ run_tests() {
   done
   "$folder/tests/renaissance_allocation_tests" --gtest_filter='*Cuda*' --gtest_brief=1 || failed=1
   grep -h 'PASSED' "$folder"/cuda-tests-*.log
+  ! grep -h 'SKIPPED' "$folder"/cuda-tests-*.log || failed=1
   return $failed
 }
 [ $tests -eq 0 ] || run_tests

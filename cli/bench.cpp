@@ -54,8 +54,10 @@ Recipe bench_recipe(const BenchOptions& options) {
   return recipe;
 }
 
-/// The time that a node cannot go below: its bytes at the copy rate, or its arithmetic at the matrix rate.
+/// A node's bytes at the copy rate, or its arithmetic at the matrix rate, whichever takes longer. What fits a
+/// cache can be faster. 0 where the rates are not known.
 double floor_ms(const NodeTime& node, const DeviceRates& rates) {
+  if (rates.copy_bytes_per_s <= 0.0) return 0.0;
   return 1e3 * std::max(static_cast<double>(node.bytes) / rates.copy_bytes_per_s,
                         static_cast<double>(node.flops) / rates.matrix_flops_per_s);
 }
@@ -118,12 +120,13 @@ void print(const BenchOptions& options, const StepBenchmark& result) {
                 static_cast<long long>(result.device_overhead_bytes));
   const double moved_rate = static_cast<double>(result.moved_bytes) / result.step_ms * 1e3,
                flop_rate = static_cast<double>(result.flops) / result.step_ms * 1e3;
-  std::printf(
-      "moves %.3f GB a step, %.1f %% of the copy rate of %.0f GB/s; computes %.3f TFLOP, %.1f %% of the "
-      "matrix rate of %.1f TFLOP/s\n",
-      static_cast<double>(result.moved_bytes) / 1e9, 100.0 * moved_rate / result.rates.copy_bytes_per_s,
-      result.rates.copy_bytes_per_s / 1e9, static_cast<double>(result.flops) / 1e12,
-      100.0 * flop_rate / result.rates.matrix_flops_per_s, result.rates.matrix_flops_per_s / 1e12);
+  std::printf("moves %.3f GB a step and computes %.2f GFLOP", static_cast<double>(result.moved_bytes) / 1e9,
+              static_cast<double>(result.flops) / 1e9);
+  if (result.rates.copy_bytes_per_s > 0.0)
+    std::printf(": %.1f %% of the copy rate of %.0f GB/s, %.1f %% of the matrix rate of %.1f TFLOP/s",
+                100.0 * moved_rate / result.rates.copy_bytes_per_s, result.rates.copy_bytes_per_s / 1e9,
+                100.0 * flop_rate / result.rates.matrix_flops_per_s, result.rates.matrix_flops_per_s / 1e12);
+  std::printf("\n");
   if (options.profile) print_profile(result);
 }
 
@@ -177,7 +180,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "cuda: use only algorithms that give the same bits each time; on by default");
   verb->add_flag(
       "--profile", options->profile,
-      "also time every node by itself and print what it cannot go below at the device's measured rates");
+      "also time every node by itself, beside its bytes and arithmetic at the device's measured rates");
   verb->add_flag(
       "--json", options->json,
       "print one object: model, batch, precision, device, step_ms, step_ms_min, step_ms_max, images_per_s, "

@@ -8,6 +8,13 @@ endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90)  # Hopper, and PTX for what comes after it
 endif()
+# Some kernels use instructions of Hopper, and what a build covers is named in an error on cards that it does not.
+foreach(architecture ${CMAKE_CUDA_ARCHITECTURES})
+  string(REGEX MATCH "^[0-9]+" capability "${architecture}")
+  if(NOT capability OR capability LESS 90)
+    message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has '${architecture}': numbers from 90 on are possible, e.g. 90 or 90;100")
+  endif()
+endforeach()
 enable_language(CUDA)
 # CMake 3.25 does not know that nvcc speaks C++20.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)

@@ -3,8 +3,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=${JOBS:-$(nproc)}
 
-packages=(g++ cmake ninja-build python3 libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
-          libgtest-dev libbenchmark-dev dataset-fashion-mnist)
+# ocl-icd-opencl-dev: oneDNN's CMake package looks for OpenCL.
+packages=(g++ cmake ninja-build python3 libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev
+          nlohmann-json3-dev zlib1g-dev libgtest-dev libbenchmark-dev dataset-fashion-mnist)
 
 install_missing() {
   local missing=() package
@@ -26,6 +27,9 @@ install_missing() {
 release_preset() {
   local nvcc
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || { echo cpu-release; return; }
+  local version
+  version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+  [ "$(printf '%s\n' 12.8 "$version" | sort -V | head -1)" = 12.8 ] || { echo cpu-release; return; }
   if compgen -G "$(dirname "$nvcc")/../include/cudnn_graph.h" >/dev/null || [ -e /usr/include/cudnn_graph.h ] ||
      [ -e /usr/include/x86_64-linux-gnu/cudnn_graph.h ]; then
     echo cuda-release

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs the tests: optimized, then under the address and undefined-behaviour
-# sanitizers. Where nvcc and cuDNN are found, the optimized build has the CUDA backend too; its tests need a card.
+# sanitizers. Where nvcc and cuDNN are found, the optimized build has the CUDA backend too; its tests skip without a card.
 # usage: scripts/test.sh [release|sanitize]    one of the two only
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 install_missing

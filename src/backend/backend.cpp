@@ -12,8 +12,6 @@ std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model
   TR_CHECK(!model->request.plan_only, StateError,
            "context: the model was compiled for planning only; compile it to run");
   const Target& target = model->request.target;
-  TR_CHECK(target.backend == BackendKind::CPU || target.ranks == 1, NotSupportedError,
-           cat("device 'cuda': ", target.ranks, " ranks were asked for, this backend runs 1; use ranks: 1"));
   const int64_t needed = model->plan(Variant::TRAIN_BASE).total_bytes() * target.ranks,
                 available = available_bytes(target);
   TR_CHECK(available < 0 || needed <= available, DeviceError,

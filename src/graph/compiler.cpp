@@ -271,6 +271,8 @@ void check_request(const CompileRequest& request) {
              cat("variant ", variant_name(static_cast<Variant>(v)), " has input ", request.inputs[v],
                  ", train_base ", base, "; all variants have the same channels"));
   if (request.plan_only) return;
+  TR_CHECK(request.target.backend == BackendKind::CPU || request.target.ranks == 1, NotSupportedError,
+           cat("device 'cuda': ", request.target.ranks, " ranks can be planned, this backend runs 1; use ranks: 1"));
   TR_CHECK(request.config.optimizer != OptimizerKind::LARS, NotSupportedError,
            "optimizer lars can be planned, but no backend offers its update; use sgd, momentum, nesterov, "
            "adam or adamw");

@@ -5,6 +5,7 @@
 
 #include "data/batch_loader.h"
 #include "train/data_source.h"
+#include "train/fitting_context.h"
 #include "train/initialize.h"
 #include "train/state_dict.h"
 
@@ -42,7 +43,7 @@ class Trainer::Impl {
         steps_(plan_steps(recipe, info_)),
         model_(std::make_shared<const CompiledModel>(
             compile(compile_request(recipe, info_, false), std::make_shared<const Catalog>(make_catalog())))),
-        context_(make_fitting_context()),
+        context_(make_fitting_context(model_, recipe, info_)),
         data_(load_data(recipe, info_)),
         requests_(static_cast<size_t>(recipe.ranks)),
         train_loader_(data_.train, true, recipe.train.seed, recipe.data.workers,
@@ -108,32 +109,6 @@ class Trainer::Impl {
   const LoadedData data_;
 
  private:
-  /// Like make_context(), and where memory is short the error names the largest batch that fits.
-  std::unique_ptr<Context> make_fitting_context() const {
-    const Target& target = model_->request.target;
-    const int64_t available = available_bytes(target);
-    const auto needed = [&](const CompiledModel& model) {
-      return model.plan(Variant::TRAIN_BASE).total_bytes() * target.ranks;
-    };
-    if (available < 0 || needed(*model_) <= available) return make_context(model_);
-    const auto fits = [&](int64_t batch) {
-      Recipe smaller = recipe_;
-      smaller.train.batch_size = batch;
-      smaller.train.val_batch_size = std::min(steps_.val_batch, batch);
-      return needed(compile(compile_request(smaller, info_, true), model_->catalog)) <= available;
-    };
-    int64_t most = 0, too_many = steps_.batch;
-    while (too_many - most > 1) {
-      const int64_t middle = most + (too_many - most) / 2;
-      (fits(middle) ? most : too_many) = middle;
-    }
-    throw Error(ErrorKind::DeviceError,
-                cat(backend_name(target.backend), ": the plan needs ", needed(*model_), " bytes on ",
-                    target.ranks, " ranks, ", available, " are available; ",
-                    most > 0 ? cat("the largest train.batch_size that fits is ", most)
-                             : std::string("not even a batch of 1 fits")));
-  }
-
   PassPlan pass_plan(Variant base, Variant last) const {
     PassPlan pass;
     const bool training = is_training(base);

@@ -98,8 +98,9 @@ TEST_F(CudaReplay, AContextTakesWhatItsPlanSays) {
   const int64_t used = before - test::free_device_bytes();
   EXPECT_GE(used, planned);
   EXPECT_LE(used, planned + planned / 50 + BESIDE_THE_PLAN);
+  // Handles are not counted there.
   EXPECT_NEAR(static_cast<double>(context->device_bytes()), static_cast<double>(planned),
-              0.02 * static_cast<double>(planned) + static_cast<double>(BESIDE_THE_PLAN));
+              0.02 * static_cast<double>(planned));
 }
 
 }  // namespace

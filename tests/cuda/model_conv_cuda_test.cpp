@@ -59,9 +59,8 @@ class CudaModelConv : public testing::TestWithParam<OpCase> {
   }
 };
 
-/// Where any order of sums will do, cuDNN may compute the statistics itself.
 /// With the statistics for the batch norm that follows, in both types: so that the 16-bit results agree with
-/// the card's FP32 ones too.
+/// the card's FP32 ones too. Where any order of sums will do, cuDNN may compute the statistics itself.
 TEST_P(CudaModelConv, AgreesWithTheCpu) { check_convolution_with_statistics(make_catalog(), GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaModelConv, testing::ValuesIn(all_convolutions()), [](const auto& tested) {

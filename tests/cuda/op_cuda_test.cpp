@@ -139,7 +139,8 @@ std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases = own_cases(), all;
   for (const nlohmann::json& json : load_reference("ops.json")) cases.push_back(op_case_of(json));
   for (OpCase& c : cases) {
-    // No plan has a gradient of the network's input, whose pixels are packed more densely than a feature map's.
+    // No plan has a gradient of the network's input, whose pixels are packed more densely than a feature
+    // map's.
     if (c.reads_network_input) c.needs_dx.assign(c.x.size(), false);
     for (const DType dtype : DTYPES) {
       c.dtype = dtype;

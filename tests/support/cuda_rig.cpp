@@ -127,7 +127,9 @@ bool has_cuda_device() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   cudaGetLastError();  // a missing driver is an answer here, no failure of later calls
-  return status == cudaSuccess && devices > 0;
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) return false;
+  check_cuda(status, "looking for a device");
+  return devices > 0;
 }
 
 std::unique_ptr<DeviceMirror> make_device_mirror(const Target& target) {

@@ -60,8 +60,8 @@ class Context {
   virtual InputSlot input(int rank, InputBuffer buffer) = 0;
   /// Returns when nothing that was launched reads the memory of input(…, buffer) any more.
   virtual void wait_input(InputBuffer buffer) = 0;
-  /// True: while a step over one buffer computes, it takes in the batch in the host memory of the other, which must
-  /// be filled before that step is launched. The first batch of a pass is taken in by load_input().
+  /// True: while a step over one buffer computes, it takes in the batch in the host memory of the other, which
+  /// must be filled before that step is launched. The first batch of a pass is taken in by load_input().
   virtual bool loads_ahead() const { return false; }
   /// Takes in `buffer`'s batch, of `variant`'s shape, in order with launched steps.
   virtual void load_input(Variant /*variant*/, InputBuffer /*buffer*/) {}
@@ -71,13 +71,14 @@ class Context {
   /// Waits for everything launched. DeviceError names the last node enqueued.
   virtual void synchronize() = 0;
 
-  /// The calls of a variant's step, each run by itself `repeats` times after a warm-up (the median counts), which
-  /// changes what a step changes; 0 repeats: none is run, only bytes and flops are filled in.
+  /// The calls of a variant's step, each run by itself `repeats` times after a warm-up (the median counts),
+  /// which changes what a step changes; 0 repeats: none is run, only bytes and flops are filled in.
   virtual std::vector<NodeTime> profile(Variant variant, int repeats) = 0;
-  /// Measures what the device can do at best with `dtype`: a large copy and a large matrix product. Allocates for
-  /// it; DeviceError where there is not enough memory.
+  /// Measures what the device can do at best with `dtype`: a large copy and a large matrix product. Allocates
+  /// for it; DeviceError where there is not enough memory.
   virtual DeviceRates measure_rates(DType dtype) = 0;
-  /// Device memory in use since the library handles existed, as the driver reports it; 0 on the CPU.
+  /// Device memory taken since the library handles existed, as the driver reports it (other programs' changes
+  /// included); 0 on the CPU.
   virtual int64_t device_bytes() const { return 0; }
   /// Device memory in use before the arena: the driver's context, libraries, other programs; 0 on the CPU.
   virtual int64_t device_overhead_bytes() const { return 0; }

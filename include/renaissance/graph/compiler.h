@@ -26,7 +26,7 @@ struct CompileRequest {
   Target target;
   ScheduleSpec schedule;
   bool decay_norm_and_bias = false;
-  /// Input pixels are (value / 255 - mean) / std per channel; where a backend takes raw bytes, it computes this.
+  /// Input pixels are (value / 255 - mean) / std per channel; a backend that takes raw bytes computes this.
   std::vector<float> pixel_mean, pixel_std;  ///< one per channel; empty: 0 and 1
   /// false: everything must be runnable, and what no backend offers is refused. true: plan only.
   bool plan_only = false;
@@ -85,7 +85,7 @@ struct CompiledModel {
 /// Throws RecipeError, ShapeError or NotSupportedError naming the layer.
 CompiledModel compile(const CompileRequest& request, std::shared_ptr<const Catalog> catalog);
 
-/// Bytes before the pixels in a raw batch of any variant: the INT32 labels of the largest, to a multiple of 256.
+/// Bytes before the pixels in a raw batch of any variant: the INT32 labels of the largest, rounded up to 256.
 int64_t raw_label_bytes(const CompileRequest& request);
 
 /// The parts of `program`, in order.

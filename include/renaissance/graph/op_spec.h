@@ -122,9 +122,9 @@ class OpSpec {
   virtual std::vector<Pass> backward_passes(const OpQuery&) const { return {Pass::BACKWARD}; }
   /// DY operands that backward can sum itself; the compiler's own nodes sum the rest.
   virtual int most_gradients(const OpQuery&) const { return 1; }
-  /// Rows of STATISTICS that FORWARD can leave for the only reader of y, if that one's takes_statistics() is true.
-  /// 0: none; 1: an offset per channel that y lacks; 2: sum and sum of squares over y's pixels; 3: these and the
-  /// offset.
+  /// Rows of STATISTICS that FORWARD can leave for the only reader of y, if that one's takes_statistics() is
+  /// true. 0: none; 1: an offset per channel that y lacks; 2: sum and sum of squares over y's pixels; 3: these
+  /// and the offset.
   virtual int statistics_rows(const OpQuery&) const { return 0; }
   virtual bool takes_statistics(const OpQuery&) const { return false; }
   /// What a pass reads and writes, WORKSPACE left out.

@@ -17,7 +17,7 @@ struct StepBenchmark {
   int64_t device_bytes = 0;                          ///< in use for it, as the driver reports; 0 on the CPU
   int64_t device_overhead_bytes = 0;                 ///< in use before it: driver context and libraries
   int64_t moved_bytes = 0, flops = 0;                ///< of one step, each operand of each node moved once
-  DeviceRates rates;                                 ///< what the device reaches at best, measured
+  DeviceRates rates;                                 ///< what the device reaches at best; 0 where not measured
   std::vector<NodeTime> nodes;                       ///< in step order; only where asked for
 };
 
@@ -27,9 +27,10 @@ struct StepBenchmarkOptions {
   bool profile = false;    ///< time every node by itself, after the steps
 };
 
-/// The step of train_base over one input buffer, the other one taken in beside it where the device does that; both
-/// are filled once: what the device needs, without the loader. Takes model, optimizer, batch, precision, device and
-/// ranks from the recipe, data sizes too. At least five measurements; short steps of a device are measured in groups.
+/// The step of train_base over one input buffer, the other one taken in beside it where the device does that;
+/// both are filled once: what the device needs, without the loader. Takes model, optimizer, batch, precision,
+/// device and ranks from the recipe, data sizes too. At least five measurements; short steps of a device are
+/// measured in groups.
 StepBenchmark benchmark_step(const Recipe& recipe, const StepBenchmarkOptions& options);
 
 }  // namespace tr

@@ -1,5 +1,7 @@
 // The CUDA backend: a captured step is one executable graph, replayed by one launch.
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include <vector>
 
 #include "backend/cuda/device.h"
 #include "backend/factories.h"
@@ -60,6 +62,11 @@ class CudaBackend : public Context {
     last_enqueued_.reserve(512);
   }
 
+  /// The host's slots go with it, and a copy from one may be under way.
+  ~CudaBackend() override { cudaStreamSynchronize(stream()); }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
   const CompiledModel& model() const override { return *model_; }
   const ArenaKeeper& arenas() const override { return arenas_; }
 
@@ -82,7 +89,8 @@ class CudaBackend : public Context {
 
   void load_input(Variant variant, InputBuffer buffer) override {
     for (const NamedCall& call : input_calls(variant, buffer, stream())) call.call();
-    check_cuda(cudaEventRecord(slot_read_[index_of_buffer(buffer)].handle(), stream()), "load_input");
+    check(cudaGetLastError());
+    check(cudaEventRecord(slot_read_[index_of_buffer(buffer)].handle(), stream()));
     last_enqueued_.assign("load_input");
   }
 
@@ -187,12 +195,15 @@ class CudaBackend : public Context {
     const InputTensors input{reinterpret_cast<int32_t*>(arenas_.ptr_at(0, tensor(INPUT_A_LABEL).offset)),
                              arenas_.ptr_at(0, data.offset), data.dtype, pixel_stride(data)};
     const CompileRequest& request = model_->request;  // lives as long as the calls
-    return {
-        {"copy input",
-         [=] { cudaMemcpyAsync(raw, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, on); }, bytes},
-        {"unpack input",
-         [=, &request] { launch_unpack_input(batch, request.pixel_mean, request.pixel_std, input, on); },
-         bytes + data.data_bytes()}};
+    return {{"copy input",
+             [=] {
+               check_cuda(cudaMemcpyAsync(raw, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, on),
+                          "copy input");
+             },
+             bytes},
+            {"unpack input",
+             [=, &request] { launch_unpack_input(batch, request.pixel_mean, request.pixel_std, input, on); },
+             bytes + data.data_bytes()}};
   }
 
   NamedCall bind_compute(const GraphNode& node, Variant variant, InputBuffer buffer) {

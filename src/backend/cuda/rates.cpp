@@ -1,4 +1,5 @@
-#include <cstring>
+#include <algorithm>
+#include <vector>
 
 #include "backend/cuda/device.h"
 #include "renaissance/core/philox.h"

@@ -2,6 +2,7 @@
 // with small kernels around them; whichever is faster where it runs.
 #include "ops/fc/fc_cuda.h"
 
+#include <algorithm>
 #include <array>
 #include <iomanip>
 #include <type_traits>
@@ -230,6 +231,13 @@ class Layer {
     TR_CHECK(binding.tensor(Port::PARAM).dtype == dtype_, TypeError,
              cat("fc '", binding.query.layer, "': weight is ", dtype_name(binding.tensor(Port::PARAM).dtype),
                  ", expected ", dtype_name(dtype_), " as x; bind the copy that is computed with"));
+    // Kernels count elements in 32 bits.
+    constexpr int64_t MOST = int64_t{1} << 31;
+    const int64_t most =
+        std::max({x_.rows * x_.row_stride, x_.rows * (fc_.out_features + 8), fc_.out_features * x_.cols});
+    TR_CHECK(most < MOST, NotSupportedError,
+             cat("fc '", binding.query.layer, "': a matrix has ", most, " elements; it must have fewer than ",
+                 MOST, ", reduce the batch or the features"));
     WorkspaceSlices slices(binding.workspace);
     workspace_ = fc_cuda_workspace(binding.query, binding.pass, slices);
     if (!backward_ || fc_.relu) y_ = matrix_of(binding, Port::Y);

@@ -1,5 +1,7 @@
 #include "ops/support/algorithm_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -7,6 +9,28 @@
 #include <nlohmann/json.hpp>
 
 namespace tr {
+
+namespace {
+
+/// Between processes: what one reads, merges and writes, no other does meanwhile.
+class FileLock {
+ public:
+  explicit FileLock(std::filesystem::path file) {
+    file += ".lock";
+    handle_ = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (handle_ >= 0) flock(handle_, LOCK_EX);
+  }
+  ~FileLock() {
+    if (handle_ >= 0) close(handle_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int handle_;
+};
+
+}  // namespace
 
 AlgorithmCache::AlgorithmCache(std::filesystem::path file, std::string machine)
     : file_(std::move(file)), machine_(std::move(machine)), choices_(read_file()) {}
@@ -38,20 +62,19 @@ void AlgorithmCache::store(const std::string& work, const std::string& choice) {
 
 void AlgorithmCache::save() {
   if (file_.empty() || !changed_) return;
-  choices_.merge(read_file());
   std::error_code ignored;
   std::filesystem::create_directories(file_.parent_path(), ignored);
+  const FileLock lock(file_);
+  choices_.merge(read_file());
   std::filesystem::path aside = file_;
   aside += "." + std::to_string(getpid());
   std::ofstream out(aside);
   out << nlohmann::json{{"machine", machine_}, {"choices", choices_}}.dump(1) << '\n';
   out.close();
-  if (out.fail()) {
-    std::filesystem::remove(aside, ignored);
-    return;
-  }
-  std::filesystem::rename(aside, file_, ignored);
-  changed_ = false;
+  std::error_code failed;
+  if (!out.fail()) std::filesystem::rename(aside, file_, failed);
+  changed_ = out.fail() || failed;
+  if (changed_) std::filesystem::remove(aside, ignored);
 }
 
 std::filesystem::path AlgorithmCache::default_folder() {

@@ -38,6 +38,7 @@ double time_on_stream(cudaStream_t stream, const Call& work, int repeats) {
   const Event start, end;
   std::vector<double> times;
   work();
+  check_cuda(cudaGetLastError(), "timing");
   for (int i = 0; i < repeats; ++i) {
     check_cuda(cudaEventRecord(start.handle, stream), "timing");
     work();

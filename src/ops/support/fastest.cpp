@@ -30,6 +30,8 @@ std::optional<double> milliseconds(cudaStream_t stream, const Call& call, double
     return time_on_stream(stream, call, once < 1.0 ? 9 : 3);
   } catch (const Error&) {
     static_cast<void>(cudaGetLastError());  // or the next launch would be blamed
+    // An error that stays is the device's, not this way's.
+    check_cuda(cudaStreamSynchronize(stream), "timing algorithms");
     return std::nullopt;
   }
 }
