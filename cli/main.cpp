@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   add_plan(app, exit_code);
   add_models(app, exit_code);
   add_bench(app, exit_code);
+  add_pack(app, exit_code);
   if (argc > 1 && argv[1][0] != '-')
     if (const std::string mistake = verb_mistake(app, argv[1]); !mistake.empty())
       return fail(EXIT_USAGE, mistake);

@@ -12,5 +12,6 @@ void add_eval(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_models(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_pack(CLI::App& app, int& exit_code);
 
 }  // namespace tr::cli

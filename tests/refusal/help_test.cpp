@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 TEST(Help, EveryVerbHasItWithExamples) {
   const TempFolder folder;
-  for (const std::string verb : {"train", "eval", "plan", "models", "bench"}) {
+  for (const std::string verb : {"train", "eval", "plan", "models", "bench", "pack"}) {
     const Outcome outcome = run_program(folder.path(), {verb, "--help"});
     EXPECT_EQ(outcome.exit_code, 0) << verb;
     EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << verb;
@@ -23,7 +23,8 @@ TEST(Help, ProgramAndVersion) {
   const TempFolder folder;
   const Outcome help = run_program(folder.path(), {"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* verb : {"train", "eval", "plan", "models", "bench"}) EXPECT_THAT(help.out, HasSubstr(verb));
+  for (const char* verb : {"train", "eval", "plan", "models", "bench", "pack"})
+    EXPECT_THAT(help.out, HasSubstr(verb));
   const Outcome version = run_program(folder.path(), {"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(version.out, testing::MatchesRegex("renaissance [0-9]+\\.[0-9]+\\.[0-9]+\n"));
