@@ -83,8 +83,8 @@ class ConvPreparation {
                                        conv_.relu,
                                        data<void>(Port::Y),
                                        statistics ? statistics_row(0) : nullptr,
-                                       reinterpret_cast<float*>(workspace_.library),
-                                       workspace_.library_bytes};
+                                       reinterpret_cast<float*>(workspace_.scratch),
+                                       workspace_.scratch_bytes};
       add_own(ways, "first layer", {}, after, [dtype = dtype_, g = geometry_, operands, stream = stream_] {
         launch_first_layer_forward(dtype, g, operands, stream);
       });
@@ -120,14 +120,14 @@ class ConvPreparation {
     if (first_layer())
       add_own(ways, "first layer", mask, finish,
               [dtype = dtype_, g = geometry_, x = data<const void>(Port::X), dy = data<const void>(Port::DY),
-               dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.library),
-               bytes = workspace_.library_bytes, stream = stream_] {
+               dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.scratch),
+               bytes = workspace_.scratch_bytes, stream = stream_] {
                 launch_first_layer_backward_weight(dtype, g, x, dy, dw, partials, bytes, stream);
               });
     add_direct(ways, mask, finish,
                [dtype = dtype_, g = geometry_, x = data<const void>(Port::X), dy = data<const void>(Port::DY),
-                dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.library),
-                bytes = workspace_.library_bytes, stream = stream_] {
+                dw = data<void>(Port::PARAM_GRAD), partials = reinterpret_cast<float*>(workspace_.scratch),
+                bytes = workspace_.scratch_bytes, stream = stream_] {
                  launch_direct_backward_weight(dtype, g, x, dy, dw, partials, bytes, stream);
                });
     return fastest(context_, signature("backward weight", query_.statistics > 0 ? 1 : 0), ways);
@@ -207,7 +207,7 @@ class ConvPreparation {
     }
   }
 
-  bool first_layer() const { return first_layer_takes(dtype_, geometry_, workspace_.library_bytes); }
+  bool first_layer() const { return first_layer_takes(dtype_, geometry_, workspace_.scratch_bytes); }
   /// cuDNN convolves padded channels as if they were channels, which groups would cut in the wrong places.
   bool cudnn_can() const { return conv_.groups == 1 || !workspace_.padded; }
   /// Rows and columns of the weights as a matrix [K * R * S, C/groups], and rows of their padded copy.
@@ -318,8 +318,8 @@ class ConvPreparation {
     const CudnnRules rules{context_.deterministic, dtype_ != DType::FP32 || context_.allow_tf32};
     for (const CudnnEngine& engine : graph.engines(context_.cudnn, rules))
       ways.push_back({family, engine.name, [this, graph, engine, pointers, before, after]() -> Call {
-                        Call plan = graph.plan(context_.cudnn, engine, pointers, workspace_.library,
-                                               workspace_.library_bytes);
+                        Call plan = graph.plan(context_.cudnn, engine, pointers, workspace_.scratch,
+                                               workspace_.scratch_bytes);
                         if (!plan) return nullptr;
                         Calls calls = before;
                         calls.push_back(std::move(plan));
@@ -347,7 +347,7 @@ class ConvPreparation {
                query_.y, '/', workspace_.y_stride, " kernel ", conv_.kernel, " stride ", conv_.stride,
                " padding ", conv_.padding, " dilation ", conv_.dilation, " groups ", conv_.groups,
                conv_.bias ? " bias" : "", conv_.relu ? " relu" : "",
-               statistics > 0 ? cat(" statistics ", statistics) : "", " workspace ", workspace_.library_bytes,
+               statistics > 0 ? cat(" statistics ", statistics) : "", " workspace ", workspace_.scratch_bytes,
                context_.deterministic ? " deterministic" : "", context_.allow_tf32 ? " tf32" : "");
   }
 

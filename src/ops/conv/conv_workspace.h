@@ -43,7 +43,7 @@ struct ChannelSumGrid {
 /// One pass's workspace; with no base only its size.
 struct ConvWorkspace {
   ConvWorkspace(const OpQuery& query, Pass pass, std::byte* base = nullptr)
-      : library_bytes(query.target.workspace_cap_bytes) {
+      : scratch_bytes(query.target.workspace_cap_bytes) {
     const ConvAttributes conv(query.attrs);
     const bool sixteen_bits = query.dtype != DType::FP32;
     const Region features = sixteen_bits ? Region::F_FEATURE_FP16 : Region::F_FEATURE_FP32;
@@ -54,7 +54,7 @@ struct ConvWorkspace {
     y_stride = stride(query.y.c(), features);
     padded = x_stride != query.x[0].c() || y_stride != query.y.c();
     WorkspaceSlices slices(base);
-    library = slices.take(library_bytes);
+    scratch = slices.take(scratch_bytes);
     if (padded && conv.groups == 1)
       weight = slices.take(y_stride * conv.kernel * conv.kernel * x_stride * dtype_bytes(query.dtype));
     const bool sums = pass == Pass::FORWARD
@@ -67,10 +67,10 @@ struct ConvWorkspace {
     bytes = slices.bytes();
   }
 
-  int64_t library_bytes;
+  int64_t scratch_bytes;
   int64_t x_stride, y_stride;    ///< elements from pixel to pixel
   bool padded;                   ///< either stride exceeds the channels
-  std::byte* library = nullptr;  ///< for cuDNN, or the partial weight gradients of our own kernels
+  std::byte* scratch = nullptr;  ///< for cuDNN, or the partial weight gradients of our own kernels
   std::byte* weight =
       nullptr;  ///< [y_stride, R, S, x_stride]: weights or their gradient, padded; groups == 1
   std::byte* partials = nullptr;  ///< of sums over pixels

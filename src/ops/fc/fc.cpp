@@ -30,7 +30,7 @@ FcCudaWorkspace fc_cuda_workspace(const OpQuery& query, Pass pass, WorkspaceSlic
     workspace.masked_dy =
         slices.take(query.y.n() * padded_channels(fc.out_features, Region::F_GRAD_SLOT_FP16) * element);
   if (backward && !x_is_dense && needs_dx(query)) workspace.dx = slices.take(x.numel() * element);
-  workspace.library = slices.take(query.target.workspace_cap_bytes);
+  workspace.scratch = slices.take(query.target.workspace_cap_bytes);
   return workspace;
 }
 

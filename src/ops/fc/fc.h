@@ -27,7 +27,7 @@ struct FcCudaWorkspace {
   std::byte* product = nullptr;    ///< x weight^T, FP32 [N, out]
   std::byte* masked_dy = nullptr;  ///< dy, but 0 where y <= 0; laid out as dy
   std::byte* dx = nullptr;         ///< dx without its channel padding, [N, in]
-  std::byte* library = nullptr;    ///< workspace_cap_bytes for cuBLASLt
+  std::byte* scratch = nullptr;    ///< workspace_cap_bytes for cuBLASLt
 };
 FcCudaWorkspace fc_cuda_workspace(const OpQuery& query, Pass pass, WorkspaceSlices& slices);
 

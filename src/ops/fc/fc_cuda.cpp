@@ -334,7 +334,7 @@ class Layer {
   bool tf32() const { return dtype_ == DType::FP32 && context_.allow_tf32; }
 
   std::shared_ptr<const Matmul> matmul(const Product& product) const {
-    return std::make_shared<const Matmul>(product, context_, workspace_.library, cap_);
+    return std::make_shared<const Matmul>(product, context_, workspace_.scratch, cap_);
   }
 
   FcAttributes fc_;
