@@ -132,34 +132,28 @@ class CudaBackend : public Context {
  private:
   class Step : public CapturedStep {
    public:
-    Step(CudaBackend& backend, cudaGraph_t graph, std::string name, std::vector<NamedCall> calls,
-         const CudaEvent* read)
-        : backend_(backend),
-          name_(std::move(name)),
-          calls_(std::move(calls)),
-          executable_(graph, name_),
-          slot_read_(read) {
-      check_cuda(cudaGraphUpload(executable_.handle(), backend_.stream()), name_);
+    Step(CudaBackend& backend, cudaGraph_t graph, const std::string& name, std::vector<NamedCall> calls,
+         const CudaEvent* slot_read)
+        : backend_(backend), calls_(std::move(calls)), executable_(graph, name), slot_read_(slot_read) {
+      check_cuda(cudaGraphUpload(executable_.handle(), backend_.stream()), name);
     }
 
     /// What the graph launches must outlive it.
     ~Step() override { cudaStreamSynchronize(backend_.stream()); }
 
     void launch() override {
-      const cudaError_t status = cudaGraphLaunch(executable_.handle(), backend_.stream());
-      if (status != cudaSuccess) backend_.check(status);
+      backend_.check(cudaGraphLaunch(executable_.handle(), backend_.stream()));
       if (slot_read_ != nullptr) backend_.check(cudaEventRecord(slot_read_->handle(), backend_.stream()));
       backend_.last_enqueued_.assign(calls_.back().name);
     }
 
    private:
     CudaBackend& backend_;
-    std::string name_;
     /// Kept, since they own the library plans whose kernels the graph launches.
     std::vector<NamedCall> calls_;
     Executable executable_;
-    const CudaEvent*
-        slot_read_;  ///< recorded when the step has taken in the other buffer's batch; may be null
+    /// Recorded when the step has taken in the other buffer's batch; may be null.
+    const CudaEvent* slot_read_;
   };
 
   const MemoryPlan& base_plan() const { return model_->plan(Variant::TRAIN_BASE); }
