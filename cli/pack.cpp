@@ -99,8 +99,9 @@ void add_pack(CLI::App& app, int& exit_code) {
   verb->add_option("--effort", options->packing.effort, "multiplies the steps of the search (1)")
       ->check(CLI::Range(int64_t{1}, int64_t{10'000}))
       ->option_text("N");
-  verb->add_flag("--exact", options->packing.exact, "also search exhaustively, for some hundred tensors");
-  verb->add_option("--nodes", options->packing.exact_nodes, "nodes that --exact may visit (2000000)")
+  verb->add_flag("--exact", options->packing.exact,
+                 "search until --nodes are used up, for some hundred tensors");
+  verb->add_option("--nodes", options->packing.exact_nodes, "choices that --exact may make (2000000)")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
   verb->add_option("--output", options->output, "write id,lower,upper,size,offset to this file")

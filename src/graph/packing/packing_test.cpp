@@ -6,7 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "graph/packing/exact.h"
 #include "graph/packing/occupied.h"
+#include "graph/packing/sections.h"
 #include "graph/packing/skyline.h"
 #include "renaissance/core/philox.h"
 #include "support/expect_error.h"
@@ -153,7 +155,6 @@ TEST(Packing, LeastBytesAboveTheBoundAgainstBruteForce) {
     EXPECT_GT(best.bytes, best.lower_bound);
     EXPECT_EQ(best.bytes, least_bytes(problem));
     EXPECT_TRUE(best.proven);
-    EXPECT_FALSE(pack(problem).proven);
   }
 }
 
@@ -191,18 +192,38 @@ TEST(Packing, CapacityIsReachedOrShownToBeOutOfReach) {
   }
 }
 
-// What the packer reaches on instances like those of trainings and of no pattern; it may get better, not
-// worse.
-TEST(Packing, RandomInstancesHoldTheirRatios) {
+enum class Lifetimes { ANY, SHORT, MIXED };
+
+PackingProblem family(Lifetimes lifetimes, int64_t items, int64_t times, bool powers_of_two, uint64_t seed) {
+  Random random(seed);
+  PackingProblem problem;
+  for (int64_t i = 0; i < items; ++i) {
+    const bool is_short =
+        lifetimes == Lifetimes::SHORT || (lifetimes == Lifetimes::MIXED && random.between(0, 4) > 0);
+    const int64_t lower = random.between(0, times - 1);
+    const int64_t upper = is_short ? lower + random.between(1, std::max<int64_t>(times / 40, 2))
+                                   : random.between(lower + 1, times);
+    const int64_t size = powers_of_two ? int64_t{256} << random.between(0, 9) : random.between(1, 1 << 20);
+    problem.items.push_back({cat("t", i), lower, upper, size});
+  }
+  return problem;
+}
+
+// What the packer reaches on seeded families; it may get better, not worse.
+TEST(Packing, FamiliesHoldTheirRatios) {
   struct Case {
-    uint64_t seed;
-    int64_t items, times, largest;
+    Lifetimes lifetimes;
+    int64_t items, times;
+    bool powers_of_two;
     double ratio;
   };
-  for (const Case& c : {Case{1, 100, 60, 1000, 1.0}, Case{2, 300, 200, 50, 1.0},
-                        Case{3, 1000, 1000, 1 << 20, 1.026}, Case{4, 3000, 500, 1 << 30, 1.0165}}) {
-    Random random(c.seed);
-    const PackingProblem problem = random_problem(random, c.items, c.times, c.largest);
+  for (const Case& c :
+       {Case{Lifetimes::ANY, 100, 60, false, 1.0}, Case{Lifetimes::ANY, 300, 200, true, 1.0},
+        Case{Lifetimes::ANY, 1000, 1000, false, 1.017}, Case{Lifetimes::ANY, 3000, 500, false, 1.0042},
+        Case{Lifetimes::SHORT, 300, 600, false, 1.0}, Case{Lifetimes::SHORT, 1000, 2000, false, 1.0273},
+        Case{Lifetimes::SHORT, 3000, 6000, true, 1.0}, Case{Lifetimes::MIXED, 300, 600, false, 1.0},
+        Case{Lifetimes::MIXED, 1000, 1000, true, 1.0}, Case{Lifetimes::MIXED, 3000, 6000, false, 1.0309}}) {
+    const PackingProblem problem = family(c.lifetimes, c.items, c.times, c.powers_of_two, 1);
     const Packing packing = pack(problem);
     validate_packing(problem, packing.offsets);
     EXPECT_LE(static_cast<double>(packing.bytes), c.ratio * static_cast<double>(packing.lower_bound))
@@ -230,7 +251,7 @@ TEST(Packing, TrainingsReachTheLowerBound) {
     problem.alignment = 256;
     const Packing packing = pack(problem);
     validate_packing(problem, packing.offsets);
-    EXPECT_LE(static_cast<double>(packing.bytes), 1.001 * static_cast<double>(packing.lower_bound)) << layers;
+    EXPECT_EQ(packing.bytes, packing.lower_bound) << layers;
   }
 }
 
@@ -264,6 +285,20 @@ TEST(Packing, ExtraConflictsKeepApart) {
   problem.extra_conflicts = {{0, 1}};
   EXPECT_EQ(pack(problem).bytes, 30);
   EXPECT_TRUE(pack(problem, exact()).proven);
+}
+
+// Of many items, so that greedy orders, search and restarts all meet them.
+TEST(Packing, ExtraConflictsAmongMany) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    PackingProblem problem = random_problem(random, 150, 100, 1000);
+    for (int pair = 0; pair < 100; ++pair) {
+      const auto a = static_cast<int32_t>(random.between(0, 148));
+      problem.extra_conflicts.emplace_back(a, static_cast<int32_t>(random.between(a + 1, 149)));
+    }
+    validate_packing(problem, pack(problem).offsets);
+    validate_packing(problem, pack(problem, {0, 1, true, 20'000}).offsets);
+  }
 }
 
 TEST(Packing, AlignmentRoundsOffsetsAndSizes) {
@@ -324,6 +359,73 @@ TEST(PackingRefusal, ExhaustiveSearchOfTooMany) {
   for (int i = 0; i < 7000; ++i) problem.items.push_back({cat(i), 0, 1, 1});
   EXPECT_EQ(pack(problem).bytes, 7000);
   refuses(ErrorKind::ValueError, "24496500 pairs", [&] { pack(problem, exact()); });
+}
+
+// ---- The exhaustive search
+
+constexpr int64_t NO_LIMIT = packing::UNLIMITED.left;
+
+// Without the greedy orders, which would leave little to search for.
+TEST(PackingExact, FindsWhatFitsAndShowsWhatDoesNot) {
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    Random random(seed);
+    const int64_t items = random.between(1, 6);
+    PackingProblem problem = random_problem(random, items, random.between(1, 9), random.between(1, 12));
+    for (int64_t pairs = seed % 2 == 0 ? 0 : random.between(1, 4); pairs > 0 && items > 1; --pairs) {
+      const auto a = static_cast<int32_t>(random.between(0, items - 2));
+      problem.extra_conflicts.emplace_back(static_cast<int32_t>(random.between(a + 1, items - 1)), a);
+    }
+    const packing::Sections sections = packing::make_sections(problem);
+    packing::ExactSearch search(sections);
+    const int64_t least = least_bytes(problem);
+    for (const int64_t spare : {0, 1, 7}) {
+      ASSERT_EQ(search.run(least + spare, 100'000, NO_LIMIT), packing::Verdict::FOUND) << "seed " << seed;
+      validate_packing(problem, search.offsets());
+      for (size_t i = 0; i < problem.items.size(); ++i)
+        ASSERT_LE(search.offsets()[i] + problem.items[i].size, least + spare) << "seed " << seed;
+    }
+    ASSERT_EQ(search.run(least - 1, 100'000, NO_LIMIT), packing::Verdict::NONE) << "seed " << seed;
+  }
+}
+
+/// Cuts a rectangle of times and bytes into items by lines from side to side: the height holds all of them.
+void cut(Random& random, int64_t pieces, const PackingItem& whole, std::vector<PackingItem>& items) {
+  const int64_t times = whole.upper - whole.lower;
+  if (pieces <= 1 || (times == 1 && whole.size == 1)) return items.push_back(whole);
+  PackingItem one = whole, other = whole;
+  if (whole.size == 1 || (times > 1 && random.between(0, 1) == 0)) {
+    one.upper = other.lower = whole.lower + random.between(1, times - 1);
+  } else {
+    one.size = random.between(1, whole.size - 1);
+    other.size = whole.size - one.size;
+  }
+  const int64_t half = random.between(1, pieces - 1);
+  cut(random, half, one, items);
+  cut(random, pieces - half, other, items);
+}
+
+TEST(PackingExact, PutsCutRectanglesTogetherAgain) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    PackingProblem problem;
+    cut(random, 60, {"piece", 0, 50, 1000}, problem.items);
+    const Packing packing = pack(problem, exact());
+    validate_packing(problem, packing.offsets);
+    EXPECT_EQ(packing.bytes, 1000) << "seed " << seed;
+    EXPECT_TRUE(packing.proven) << "seed " << seed;
+  }
+}
+
+TEST(PackingExact, StopsAtEitherLimit) {
+  Random random(7);
+  PackingProblem problem;
+  cut(random, 200, {"piece", 0, 100, 100'000}, problem.items);
+  const packing::Sections sections = packing::make_sections(problem);
+  packing::ExactSearch search(sections);
+  EXPECT_EQ(search.run(100'000, 50, NO_LIMIT), packing::Verdict::CUT);
+  EXPECT_EQ(search.nodes(), 51);
+  EXPECT_EQ(search.run(100'000, NO_LIMIT, 5000), packing::Verdict::CUT);
+  EXPECT_LT(search.steps(), 10'000);
 }
 
 // ---- The validator
@@ -397,7 +499,7 @@ TEST(PackingParts, OccupiedFindsTheLowestAndTheTightestPlace) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
     const auto sections = static_cast<int32_t>(random.between(1, 20));
-    packing::Occupied occupied(static_cast<size_t>(sections));
+    packing::Occupied occupied;
     std::vector<Taken> all;
     for (int step = 0; step < 30; ++step) {
       const auto first = static_cast<int32_t>(random.between(0, sections - 1));
@@ -421,7 +523,7 @@ TEST(PackingParts, OccupiedFindsTheLowestAndTheTightestPlace) {
 }
 
 TEST(PackingParts, BestFitTakesTheTightestHole) {
-  packing::Occupied occupied(1);
+  packing::Occupied occupied;
   occupied.take(0, 0, {5, 10});   // a hole of 5
   occupied.take(0, 0, {13, 20});  // a hole of 3
   EXPECT_EQ(occupied.first_fit(0, 0, 3, {}), 0);
@@ -430,22 +532,31 @@ TEST(PackingParts, BestFitTakesTheTightestHole) {
   EXPECT_EQ(occupied.best_fit(0, 0, 6, {}), 20);
 }
 
-TEST(PackingParts, RangeMaxAgainstAList) {
+TEST(PackingParts, SkylineTakesTheLowestFirst) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Random random(seed);
-    const int64_t size = random.between(1, 40);
-    packing::RangeMax tree(static_cast<size_t>(size));
-    std::vector<int64_t> list(static_cast<size_t>(size));
-    for (int step = 0; step < 60; ++step) {
-      const int64_t first = random.between(0, size - 1), last = random.between(first, size - 1);
-      const auto begin = list.begin() + first, end = list.begin() + last + 1;
-      ASSERT_EQ(tree.largest(static_cast<int32_t>(first), static_cast<int32_t>(last)),
-                *std::max_element(begin, end))
-          << "seed " << seed;
-      const int64_t value = random.between(0, 100);
-      tree.raise(static_cast<int32_t>(first), static_cast<int32_t>(last), value);
-      std::transform(begin, end, begin, [&](int64_t old) { return std::max(old, value); });
+    PackingProblem problem = random_problem(random, random.between(1, 60), 20, 9);
+    if (problem.items.size() > 2) problem.extra_conflicts = {{0, 1}, {2, 0}};
+    const packing::Sections sections = packing::make_sections(problem);
+    const packing::Order priority = packing::order_by(sections, packing::Priority::AREA);
+    std::vector<int64_t> floor(problem.items.size());
+    packing::Order waiting = priority, expected;
+    while (!waiting.empty()) {
+      const auto next = std::min_element(waiting.begin(), waiting.end(), [&](int32_t a, int32_t b) {
+        return floor[static_cast<size_t>(a)] < floor[static_cast<size_t>(b)];
+      });
+      const auto placed = static_cast<size_t>(*next);
+      expected.push_back(*next);
+      waiting.erase(next);
+      for (const int32_t other : waiting)
+        if (conflict(problem, placed, static_cast<size_t>(other)))
+          floor[static_cast<size_t>(other)] =
+              std::max(floor[static_cast<size_t>(other)], floor[placed] + problem.items[placed].size);
     }
+    packing::Budget budget = packing::UNLIMITED;
+    ASSERT_EQ(packing::skyline_order(sections, priority, budget), expected) << "seed " << seed;
+    budget.left = 0;
+    ASSERT_EQ(packing::skyline_order(sections, priority, budget), priority) << "seed " << seed;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "graph/packing/placement.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -12,15 +13,17 @@ namespace {
 constexpr int64_t NOT_PLACED = -1;
 constexpr int64_t STEPS_PER_PLACEMENT = 20;
 
-/// Items ascending by a key; equals by place, so that the order is the same on every machine.
+/// Items ascending by a key; equals by birth, lifetime and size, so that the order of the list hardly
+/// matters, and by place, so that the order is the same on every machine.
 template <typename Key>
 Order sorted(const Sections& sections, const Key& key) {
+  const auto full_key = [&](int32_t index) {
+    const Item& item = sections.items[static_cast<size_t>(index)];
+    return std::tuple_cat(key(item), std::tuple(item.lower, -item.lifetime, -item.size, index));
+  };
   Order order(sections.items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return std::tuple_cat(key(sections.items[static_cast<size_t>(a)]), std::tuple(a)) <
-           std::tuple_cat(key(sections.items[static_cast<size_t>(b)]), std::tuple(b));
-  });
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return full_key(a) < full_key(b); });
   return order;
 }
 
@@ -30,25 +33,36 @@ Order order_by(const Sections& sections, Priority priority) {
   const auto area = [](const Item& i) {
     return static_cast<double>(i.size) * static_cast<double>(i.lifetime);
   };
+  const auto peak = static_cast<int32_t>(std::max_element(sections.load.begin(), sections.load.end()) -
+                                         sections.load.begin());
+  const auto distance = [&](const Item& i) { return std::max({i.first - peak, peak - i.last, 0}); };
   switch (priority) {
-    case Priority::SIZE:
-      return sorted(sections, [](const Item& i) { return std::tuple(-i.size, -i.lifetime); });
-    case Priority::LIFETIME:
-      return sorted(sections, [](const Item& i) { return std::tuple(-i.lifetime, -i.size); });
     case Priority::AREA:
       return sorted(sections, [&](const Item& i) { return std::tuple(-area(i)); });
     case Priority::CONTENTION_SIZE:
       return sorted(sections, [](const Item& i) { return std::tuple(-i.contention, -i.size, -i.lifetime); });
     case Priority::CONTENTION_LIFETIME:
       return sorted(sections, [](const Item& i) { return std::tuple(-i.contention, -i.lifetime, -i.size); });
+    case Priority::CONTENTION_AREA:
+      return sorted(sections, [&](const Item& i) { return std::tuple(-i.contention, -area(i)); });
+    case Priority::PEAK_SIZE:
+      return sorted(sections, [&](const Item& i) { return std::tuple(distance(i), -i.size); });
+    case Priority::PEAK_SIZE_DEATH:
+      return sorted(sections,
+                    [&](const Item& i) { return std::tuple(distance(i), -i.size, -(i.lower + i.lifetime)); });
+    case Priority::PEAK_LIFETIME:
+      return sorted(sections, [&](const Item& i) { return std::tuple(distance(i), -i.lifetime); });
+    case Priority::CLASS_PEAK_LIFETIME:
+      return sorted(sections, [&](const Item& i) {
+        return std::tuple(-std::bit_width(static_cast<uint64_t>(i.size)), distance(i), -i.lifetime);
+      });
     case Priority::BIRTH:
       break;
   }
-  return sorted(sections, [](const Item& i) { return std::tuple(i.lower, -i.size, -i.lifetime); });
+  return sorted(sections, [](const Item& i) { return std::tuple(i.lower, -i.size); });
 }
 
-Placer::Placer(const Sections& sections)
-    : sections_(sections), occupied_(sections.load.size()), offsets_(sections.items.size(), NOT_PLACED) {}
+Placer::Placer(const Sections& sections) : sections_(sections), offsets_(sections.items.size(), NOT_PLACED) {}
 
 void Placer::find_extra(int32_t item) {
   extra_.clear();
@@ -58,6 +72,7 @@ void Placer::find_extra(int32_t item) {
     if (offset != NOT_PLACED)
       extra_.push_back({offset, offset + sections_.items[static_cast<size_t>(other)].size});
   }
+  std::sort(extra_.begin(), extra_.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
 }
 
 bool Placer::place(const Order& order, Fit fit, int64_t most_bytes, Budget& budget) {

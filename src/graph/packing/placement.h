@@ -19,11 +19,19 @@ enum class Fit { FIRST, BEST };
 
 using Order = std::vector<int32_t>;
 
-/// Keys of the portfolio's orders, largest or longest first; the second and third key break ties.
-enum class Priority { SIZE, LIFETIME, AREA, CONTENTION_SIZE, CONTENTION_LIFETIME, BIRTH };
-inline constexpr Priority PRIORITIES[] = {
-    Priority::CONTENTION_LIFETIME, Priority::SIZE,    Priority::BIRTH, Priority::AREA,
-    Priority::CONTENTION_SIZE,     Priority::LIFETIME};
+/// Keys of orders, largest, longest or earliest first; equals by birth, then lifetime. The peak is the first
+/// section of the largest load, nearness to it is counted in sections; a size class is a power of two.
+enum class Priority {
+  AREA,                 ///< size times lifetime
+  BIRTH,                ///< birth, size
+  CONTENTION_SIZE,      ///< contention, size, lifetime
+  CONTENTION_LIFETIME,  ///< contention, lifetime, size
+  CONTENTION_AREA,      ///< contention, size times lifetime
+  PEAK_SIZE,            ///< nearness to the peak, size
+  PEAK_SIZE_DEATH,      ///< nearness to the peak, size, last death
+  PEAK_LIFETIME,        ///< nearness to the peak, lifetime
+  CLASS_PEAK_LIFETIME,  ///< size class, nearness to the peak, lifetime
+};
 
 Order order_by(const Sections& sections, Priority priority);
 

@@ -1,126 +1,128 @@
 #include "graph/packing/skyline.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <limits>
 
 namespace tr::packing {
 
-RangeMax::RangeMax(size_t size)
-    : leaves_(std::bit_ceil(std::max<size_t>(size, 1))),
-      largest_(2 * leaves_ + 1),
-      raised_(2 * leaves_ + 1) {}
-
-void RangeMax::raise(int32_t first, int32_t last, int64_t value) {
-  const size_t begin = leaves_ + static_cast<size_t>(first), end = leaves_ + static_cast<size_t>(last);
-  const auto raise_node = [&](size_t node) {
-    largest_[node] = std::max(largest_[node], value);
-    raised_[node] = std::max(raised_[node], value);
-  };
-  for (size_t left = begin, right = end + 1; left < right; left /= 2, right /= 2) {
-    if (left % 2 == 1) raise_node(left++);
-    if (right % 2 == 1) raise_node(--right);
-  }
-  // A value over part of a node's leaves is one over the node: all ancestors of the two ends hold a part.
-  for (size_t left = begin / 2, right = end / 2; left >= 1; left /= 2, right /= 2) {
-    largest_[left] = std::max(largest_[left], value);
-    largest_[right] = std::max(largest_[right], value);
-  }
-}
-
-int64_t RangeMax::largest(int32_t first, int32_t last) const {
-  const size_t begin = leaves_ + static_cast<size_t>(first), end = leaves_ + static_cast<size_t>(last);
-  int64_t result = 0;
-  // Without branches on left and right, which no processor could foretell.
-  for (size_t left = begin, right = end + 1; left < right; left /= 2, right /= 2) {
-    const size_t left_is_odd = left % 2, right_is_odd = right % 2;
-    right -= right_is_odd;
-    result = std::max({result, largest_[left] & -static_cast<int64_t>(left_is_odd),
-                       largest_[right] & -static_cast<int64_t>(right_is_odd)});
-    left += left_is_odd;
-  }
-  for (size_t left = begin / 2, right = end / 2; left >= 1; left /= 2, right /= 2)
-    result = std::max({result, raised_[left], raised_[right]});
-  return result;
-}
-
 namespace {
 
-constexpr int64_t STEPS_PER_LOOK = 12;
+constexpr int64_t STEPS_PER_GROUP_RAISED = 5;
+constexpr int64_t NEVER = std::numeric_limits<int64_t>::max();
 
-/// An item that waits for its place.
-struct Candidate {
-  int64_t floor;  ///< where it could start when last looked at; rises only
-  int32_t rank;
-  /// Without branches, as the heap spends its time here.
-  bool operator<(const Candidate& other) const {
-    const int less = floor < other.floor, equal = floor == other.floor, earlier = rank < other.rank;
-    return (less | (equal & earlier)) != 0;
-  }
-};
-
-/// Smallest first: a heap whose top can be replaced in place, which most looks end with.
+/// The items that wait for their place, by priority, each with the lowest offset it can start at. After a
+/// placement all that meet the new item are raised, sixteen at a time where any does.
 class Waiting {
  public:
-  explicit Waiting(size_t count) {
-    for (size_t rank = 0; rank < count; ++rank) heap_.push_back({0, static_cast<int32_t>(rank)});
-  }
-  bool empty() const { return heap_.empty(); }
-  Candidate top() const { return heap_.front(); }
-  void pop() {
-    const Candidate last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) replace_top(last);
-  }
-  void replace_top(Candidate candidate) {
-    size_t place = 0;
-    for (size_t child = 1; child < heap_.size(); child = 2 * place + 1) {
-      if (child + 1 < heap_.size()) child += static_cast<size_t>(heap_[child + 1] < heap_[child]);
-      if (!(heap_[child] < candidate)) break;
-      heap_[place] = heap_[child];
-      place = child;
+  Waiting(const Sections& sections, const Order& priority)
+      : groups_((priority.size() + GROUP - 1) / GROUP), lowest_(groups_.size(), 0) {
+    for (size_t rank = 0; rank < priority.size(); ++rank) {
+      const Item& item = sections.items[static_cast<size_t>(priority[rank])];
+      Group& group = groups_[rank / GROUP];
+      group.first[rank % GROUP] = item.first;
+      group.last[rank % GROUP] = item.last;
+      group.floor[rank % GROUP] = 0;
     }
-    heap_[place] = candidate;
   }
-  /// What still waits, by rank.
-  std::vector<int32_t> ranks() const {
-    std::vector<int32_t> list;
-    for (const Candidate& candidate : heap_) list.push_back(candidate.rank);
-    std::sort(list.begin(), list.end());
-    return list;
+
+  /// Rank of the one that can start lowest, the earliest of equals.
+  size_t lowest() const {
+    const auto best = std::min_element(lowest_.begin(), lowest_.end());
+    const auto group = static_cast<size_t>(best - lowest_.begin());
+    const auto& floor = groups_[group].floor;
+    return group * GROUP + static_cast<size_t>(std::find(floor.begin(), floor.end(), *best) - floor.begin());
+  }
+
+  int64_t floor(size_t rank) const { return groups_[rank / GROUP].floor[rank % GROUP]; }
+
+  void remove(size_t rank) {
+    Group& group = groups_[rank / GROUP];
+    group.first[rank % GROUP] = NO_FIRST;
+    group.last[rank % GROUP] = NO_LAST;
+    group.floor[rank % GROUP] = NEVER;
+    lowest_[rank / GROUP] = group.lowest();
+  }
+
+  void raise(size_t rank, int64_t floor) {
+    Group& group = groups_[rank / GROUP];
+    if (group.floor[rank % GROUP] >= floor) return;
+    group.floor[rank % GROUP] = floor;
+    lowest_[rank / GROUP] = group.lowest();
+  }
+
+  /// Raises all that live in sections [first, last]; returns the steps it took.
+  int64_t raise(int32_t first, int32_t last, int64_t floor) {
+    auto steps = static_cast<int64_t>(groups_.size());
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      Group& group = groups_[g];
+      if (!group.has_any(first, last)) continue;
+      steps += STEPS_PER_GROUP_RAISED;
+      int64_t lowest = NEVER;
+      for (size_t i = 0; i < GROUP; ++i) {
+        const auto meets =
+            static_cast<int64_t>(group.first[i] <= last) & static_cast<int64_t>(group.last[i] >= first);
+        group.floor[i] = std::max(group.floor[i], floor & -meets);
+        lowest = std::min(lowest, group.floor[i]);
+      }
+      lowest_[g] = lowest;
+    }
+    return steps;
   }
 
  private:
-  std::vector<Candidate> heap_;
+  static constexpr size_t GROUP = 16;
+  static constexpr int32_t NO_FIRST = std::numeric_limits<int32_t>::max(), NO_LAST = -1;
+  struct Group {
+    Group() {
+      first.fill(NO_FIRST);
+      last.fill(NO_LAST);
+      floor.fill(NEVER);
+    }
+    bool has_any(int32_t from, int32_t to) const {
+      int any = 0;
+      for (size_t i = 0; i < GROUP; ++i)
+        any |= static_cast<int>(first[i] <= to) & static_cast<int>(last[i] >= from);
+      return any != 0;
+    }
+    int64_t lowest() const {
+      int64_t least = NEVER;
+      for (const int64_t value : floor) least = std::min(least, value);
+      return least;
+    }
+
+    std::array<int32_t, GROUP> first, last;  // sections; of places without an item, none
+    std::array<int64_t, GROUP> floor;
+  };
+
+  std::vector<Group> groups_;
+  std::vector<int64_t> lowest_;  // floor, by group
 };
 
 }  // namespace
 
-Order skyline_order(const Sections& sections, const Order& priority, int64_t most_looks, Budget& budget) {
-  Waiting waiting(priority.size());
-  RangeMax skyline(sections.load.size());
-  std::vector<int64_t> extra_floor(sections.extra.size());
+Order skyline_order(const Sections& sections, const Order& priority, Budget& budget) {
+  Waiting waiting(sections, priority);
+  std::vector<size_t> rank(priority.size());
+  for (size_t i = 0; i < priority.size(); ++i) rank[static_cast<size_t>(priority[i])] = i;
+  std::vector<char> is_placed(priority.size());
   Order order;
   order.reserve(priority.size());
-  for (int64_t look = 0; !waiting.empty() && look < most_looks && !budget.is_spent(); ++look) {
-    budget.left -= STEPS_PER_LOOK;
-    const Candidate next = waiting.top();
-    const int32_t index = priority[static_cast<size_t>(next.rank)];
+  while (order.size() < priority.size() && !budget.is_spent()) {
+    const size_t next = waiting.lowest();
+    const int32_t index = priority[next];
     const Item& item = sections.items[static_cast<size_t>(index)];
-    int64_t floor = skyline.largest(item.first, item.last);
-    if (!sections.extra.empty()) floor = std::max(floor, extra_floor[static_cast<size_t>(index)]);
-    if (floor > next.floor) {
-      waiting.replace_top({floor, next.rank});
-      continue;
-    }
-    waiting.pop();
+    const int64_t end = waiting.floor(next) + item.size;
     order.push_back(index);
-    skyline.raise(item.first, item.last, floor + item.size);
+    is_placed[static_cast<size_t>(index)] = 1;
+    waiting.remove(next);
+    budget.left -= waiting.raise(item.first, item.last, end);
     if (sections.extra.empty()) continue;
     for (const int32_t other : sections.extra[static_cast<size_t>(index)])
-      extra_floor[static_cast<size_t>(other)] =
-          std::max(extra_floor[static_cast<size_t>(other)], floor + item.size);
+      if (!is_placed[static_cast<size_t>(other)]) waiting.raise(rank[static_cast<size_t>(other)], end);
   }
-  for (const int32_t rank : waiting.ranks()) order.push_back(priority[static_cast<size_t>(rank)]);
+  std::copy_if(priority.begin(), priority.end(), std::back_inserter(order),
+               [&](int32_t index) { return !is_placed[static_cast<size_t>(index)]; });
   return order;
 }
 
