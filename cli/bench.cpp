@@ -26,6 +26,7 @@ struct BenchOptions {
   double seconds = 5.0;
   int64_t workspace_cap_bytes = 0;
   bool deterministic = true, profile = false, json = false;
+  std::vector<std::string> overrides;
 };
 
 Recipe bench_recipe(const BenchOptions& options) {
@@ -50,16 +51,15 @@ Recipe bench_recipe(const BenchOptions& options) {
   recipe.threads = options.threads;
   recipe.deterministic = options.deterministic;
   if (options.workspace_cap_bytes > 0) recipe.workspace_cap_bytes = options.workspace_cap_bytes;
-  check_recipe(recipe);
-  return recipe;
+  return parse_recipe(recipe_to_yaml(recipe), "bench", options.overrides);
 }
 
 /// A node's bytes at the copy rate, or its arithmetic at the matrix rate, whichever takes longer. What fits a
 /// cache can be faster. 0 where the rates are not known.
 double floor_ms(const NodeTime& node, const DeviceRates& rates) {
   if (rates.copy_bytes_per_s <= 0.0) return 0.0;
-  return 1e3 * std::max(static_cast<double>(node.bytes) / rates.copy_bytes_per_s,
-                        static_cast<double>(node.flops) / rates.matrix_flops_per_s);
+  return 1e3 * std::max(static_cast<double>(node.work.bytes) / rates.copy_bytes_per_s,
+                        static_cast<double>(node.work.flops) / rates.matrix_flops_per_s);
 }
 
 void print_profile(const StepBenchmark& result) {
@@ -74,8 +74,8 @@ void print_profile(const StepBenchmark& result) {
               "node, run by itself");
   for (const NodeTime& node : nodes)
     std::printf("%10.4f %6.2f%% %10.4f %10.2f %10.2f  %s\n", node.ms, 100.0 * node.ms / all_ms,
-                floor_ms(node, result.rates), static_cast<double>(node.bytes) / 1e6,
-                static_cast<double>(node.flops) / 1e9, node.name.c_str());
+                floor_ms(node, result.rates), static_cast<double>(node.work.bytes) / 1e6,
+                static_cast<double>(node.work.flops) / 1e9, node.name.c_str());
   std::printf("%10.4f %6.2f%% %10.4f  all %zu nodes\n", all_ms, 100.0, all_floors_ms, nodes.size());
 }
 
@@ -102,8 +102,8 @@ nlohmann::ordered_json json_of(const BenchOptions& options, const StepBenchmark&
     json["nodes"].push_back({{"name", node.name},
                              {"ms", node.ms},
                              {"floor_ms", floor_ms(node, result.rates)},
-                             {"bytes", node.bytes},
-                             {"flops", node.flops}});
+                             {"bytes", node.work.bytes},
+                             {"flops", node.work.flops}});
   return json;
 }
 
@@ -149,6 +149,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   verb->add_option("model", options->model, "a name of 'renaissance models'")
       ->required()
       ->option_text("MODEL");
+  verb->add_option("overrides", options->overrides, "recipe keys, for instance memory.budget=5GiB")
+      ->option_text("[KEY=VALUE ...]");
   verb->add_option("--batch", options->batch, "samples per step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

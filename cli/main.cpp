@@ -47,6 +47,7 @@ int run(int argc, char** argv) {
   add_train(app, exit_code);
   add_eval(app, exit_code);
   add_plan(app, exit_code);
+  add_fit(app, exit_code);
   add_models(app, exit_code);
   add_bench(app, exit_code);
   add_pack(app, exit_code);

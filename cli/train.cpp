@@ -84,7 +84,7 @@ int train(const TrainOptions& options) {
   // Everything is valid from here on.
   folder.create();
   folder.write("recipe.yaml", recipe_to_yaml(recipe));
-  folder.write("plan.txt", plan_text(trainer.model()));
+  folder.write("plan.txt", plan_text(trainer.model(), {recipe.model.name, recipe.name}));
   const StopSignals signals;
   MetricsFile metrics(folder.metrics());
   std::FILE* out = options.json ? stderr : stdout;

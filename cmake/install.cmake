@@ -20,3 +20,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/renaissance-config-versio
 install(FILES ${PROJECT_BINARY_DIR}/renaissance-config.cmake
               ${PROJECT_BINARY_DIR}/renaissance-config-version.cmake
         DESTINATION ${TR_PACKAGE_FOLDER})
+if(TR_CUDA)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindcuDNN.cmake DESTINATION ${TR_PACKAGE_FOLDER})
+endif()

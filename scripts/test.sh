@@ -3,6 +3,7 @@
 # sanitizers. Where nvcc and cuDNN are found, the optimized build has the CUDA backend too; its tests skip without a card.
 # usage: scripts/test.sh [release|sanitize]    one of the two only
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+packages+=(chromium chromium-driver python3-selenium)  # for the page of `renaissance plan --html`
 install_missing
 case "${1:-all}" in
   all) presets=("$(release_preset)" cpu-asan) ;;

@@ -8,7 +8,8 @@ int64_t available_bytes(const Target& target) {
   return target.backend == BackendKind::CPU ? available_cpu_bytes() : available_cuda_bytes();
 }
 
-std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model) {
+std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model,
+                                      const ContextOptions& options) {
   TR_CHECK(!model->request.plan_only, StateError,
            "context: the model was compiled for planning only; compile it to run");
   const Target& target = model->request.target;
@@ -17,8 +18,8 @@ std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model
   TR_CHECK(available < 0 || needed <= available, DeviceError,
            cat(backend_name(target.backend), ": the plan needs ", needed, " bytes on ", target.ranks,
                " ranks, ", available, " are available; use a smaller batch or resolution"));
-  return target.backend == BackendKind::CPU ? make_cpu_context(std::move(model))
-                                            : make_cuda_context(std::move(model));
+  return target.backend == BackendKind::CPU ? make_cpu_context(std::move(model), options)
+                                            : make_cuda_context(std::move(model), options);
 }
 
 }  // namespace tr

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "graph/lifetimes.h"
+#include "graph/recompute.h"
 #include "graph/wiring.h"
 
 namespace tr {
@@ -53,9 +56,12 @@ struct OpTensors {
 };
 
 struct TensorTable {
-  std::vector<OpTensors> ops;    ///< by call site
-  std::vector<TensorId> values;  ///< by value; NO_TENSOR for the input and for views
+  std::vector<OpTensors> ops;        ///< by call site
+  std::vector<TensorId> values;      ///< by value; NO_TENSOR for the input and for views
+  std::vector<TensorId> recomputed;  ///< by value; NO_TENSOR for most
   std::vector<TensorId> grads;
+  std::vector<TensorId> workspaces;  ///< by wired node; NO_TENSOR where none is needed
+  TensorId raw_input = NO_TENSOR;
 };
 
 /// Workspace of every node and variant, asked once for each distinct question.
@@ -104,7 +110,9 @@ class TensorRegistrar {
   TensorRegistrar(const Wiring& wiring, const ArchPlan& arch, const CompileRequest& request)
       : wiring_(wiring), arch_(arch), request_(request) {}
 
-  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes, int64_t workspace_bytes) const {
+  /// `workspace_bytes`: of this variant, by wired node, −1 where no variant needs any.
+  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes,
+                  const std::vector<int64_t>& workspace_bytes) const {
     TensorTable table;
     plan.alloc_baseline_dtensors({shapes[0]});
     const DType dtype = compute_dtype(request_.config.precision);
@@ -126,15 +134,30 @@ class TensorRegistrar {
       const bool has_tensor = value != 0 && arch_.storage[static_cast<size_t>(value)] == value;
       table.values.push_back(has_tensor ? plan.alloc_feature(shapes[static_cast<size_t>(value)]) : NO_TENSOR);
     }
+    table.recomputed.assign(table.values.size(), NO_TENSOR);
+    for (const ValueId value : wiring_.recomputed)
+      table.recomputed[static_cast<size_t>(value)] = plan.alloc_feature(shapes[static_cast<size_t>(value)]);
     for (const ValueId value : wiring_.grad_values)
       table.grads.push_back(plan.alloc_feature_grad(shapes[static_cast<size_t>(value)]));
     if (request_.target.backend == BackendKind::CUDA)
-      plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
-    plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(workspace_bytes, 1)));
+      table.raw_input = plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
+    alloc_workspaces(plan, workspace_bytes, table);
     return table;
   }
 
  private:
+  /// One for each node, which packing lays where there is room just then; in the linear layout one for all.
+  void alloc_workspaces(MemoryPlan& plan, const std::vector<int64_t>& bytes, TensorTable& table) const {
+    const auto allocate = [&](int64_t size) {
+      return plan.alloc_temp_int8(Shape(1, 1, 1, std::max<int64_t>(size, 1)));
+    };
+    table.workspaces.assign(bytes.size(), NO_TENSOR);
+    const bool share = request_.config.layout == Layout::LINEAR;
+    const TensorId shared = share ? allocate(*std::max_element(bytes.begin(), bytes.end())) : NO_TENSOR;
+    for (size_t n = 0; n < bytes.size(); ++n)
+      if (bytes[n] >= 0) table.workspaces[n] = share ? shared : allocate(bytes[n]);
+  }
+
   const Wiring& wiring_;
   const ArchPlan& arch_;
   const CompileRequest& request_;
@@ -147,6 +170,8 @@ TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_1
   switch (ref.kind) {
     case Kind::VALUE:
       return table.values.at(owner);
+    case Kind::RECOMPUTED:
+      return table.recomputed.at(owner);
     case Kind::GRAD:
       return table.grads.at(owner);
     case Kind::BASELINE:
@@ -172,11 +197,14 @@ TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_1
 
 ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, const CompileRequest& request) {
   ComputationGraph graph;
-  for (const WiredNode& wired : wiring.nodes) {
+  for (size_t n = 0; n < wiring.nodes.size(); ++n) {
+    const WiredNode& wired = wiring.nodes[n];
     GraphNode node;
+    node.workspace = table.workspaces[n];
     node.op = wired.op;
     node.pass = wired.pass;
-    node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ', pass_name(wired.pass));
+    node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ',
+                    wired.recomputes ? pass_name(Pass::RECOMPUTE) : pass_name(wired.pass));
     for (const WiredOperand& operand : wired.operands) {
       const TensorId id = id_of(operand.ref, table, is_amp(request.config.precision));
       TR_CHECK(id != NO_TENSOR, ValueError,
@@ -187,6 +215,35 @@ ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, con
     graph.part(wired.part).push_back(std::move(node));
   }
   return graph;
+}
+
+void name_workspaces(CompiledModel& model) {
+  for (const Program program : {Program::TRAIN, Program::EVAL})
+    for (const GraphNode* node : program_nodes(model.graph, program))
+      if (node->workspace != NO_TENSOR)
+        model.tensor_names[static_cast<size_t>(node->workspace)] =
+            model.request.config.layout == Layout::LINEAR ? "workspace" : node->name + ".workspace";
+}
+
+/// Bytes by variant and wired node; −1 where no variant needs any.
+std::vector<std::vector<int64_t>> workspace_table(const Wiring& wiring, const CompiledModel& model,
+                                                  OfferBook& offers) {
+  std::vector<std::vector<int64_t>> bytes(NUM_VARIANTS, std::vector<int64_t>(wiring.nodes.size(), 0));
+  for (size_t v = 0; v < NUM_VARIANTS; ++v) {
+    const std::vector<GraphId> parts = program_parts(program_of(static_cast<Variant>(v)));
+    for (size_t n = 0; n < wiring.nodes.size(); ++n) {
+      const WiredNode& node = wiring.nodes[n];
+      if (std::find(parts.begin(), parts.end(), node.part) != parts.end())
+        bytes[v][n] =
+            offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass, model.shapes[v]);
+    }
+  }
+  for (size_t n = 0; n < wiring.nodes.size(); ++n) {
+    const bool none = std::all_of(bytes.begin(), bytes.end(), [&](const auto& row) { return row[n] == 0; });
+    if (none)
+      for (auto& row : bytes) row[n] = -1;
+  }
+  return bytes;
 }
 
 /// Parameters and statistics by name, and a name for every tensor id.
@@ -233,10 +290,12 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   };
   for (size_t value = 0; value < table.values.size(); ++value)
     give(table.values[value], value_name(static_cast<ValueId>(value)) + ".out");
+  for (size_t value = 0; value < table.values.size(); ++value)
+    give(table.recomputed[value], value_name(static_cast<ValueId>(value)) + ".out.recomputed");
   for (size_t g = 0; g < table.grads.size(); ++g)
     give(table.grads[g], cat(value_name(wiring.grad_values[g]), ".out.grad.", g));
-  give(model.workspace, "workspace");
   give(model.raw_input, "raw_input");
+  name_workspaces(model);
 }
 
 /// Parameters are the model's, not the input's: a layer whose weights would follow the resolution (fc after
@@ -272,7 +331,8 @@ void check_request(const CompileRequest& request) {
                  ", train_base ", base, "; all variants have the same channels"));
   if (request.plan_only) return;
   TR_CHECK(request.target.backend == BackendKind::CPU || request.target.ranks == 1, NotSupportedError,
-           cat("device 'cuda': ", request.target.ranks, " ranks can be planned, this backend runs 1; use ranks: 1"));
+           cat("device 'cuda': ", request.target.ranks,
+               " ranks can be planned, this backend runs 1; use ranks: 1"));
   TR_CHECK(request.config.optimizer != OptimizerKind::LARS, NotSupportedError,
            "optimizer lars can be planned, but no backend offers its update; use sgd, momentum, nesterov, "
            "adam or adamw");
@@ -280,7 +340,160 @@ void check_request(const CompileRequest& request) {
            "averaged weights and folded batch norm can be planned, but no backend offers their operations");
 }
 
+/// Operations that take a device as long as moving a byte: tensor cores against HBM on a Hopper card, FP32
+/// units likewise, AVX2 cores against their memory. They only rank what may be computed again.
+double flops_per_byte(const CompileRequest& request) {
+  if (request.target.backend == BackendKind::CPU) return 15.0;
+  return is_amp(request.config.precision) || request.target.allow_tf32 ? 120.0 : 12.0;
+}
+
+/// Phases 2 to 4, again where a choice of recomputation changes what exists.
+class Layouter {
+ public:
+  Layouter(CompiledModel& model, Wiring& wiring, OfferBook& offers)
+      : model_(model), request_(model.request), plain_(std::move(wiring)), offers_(offers) {}
+
+  void run() {
+    register_tensors(plain_);
+    const std::optional<RecomputeChoice> first = choose();
+    if (!first) return finish(plain_);
+    const int64_t budget = request_.budget_bytes;
+    RecomputeChoice choice = *first;
+    for (int64_t limit = budget - persistent_bytes_;;) {
+      if (budget > 0 && choice.peak_bytes > limit) refuse(choice.peak_bytes);
+      Wiring wiring = plain_;
+      insert_recomputation(wiring, choice.values, query());
+      register_tensors(wiring);
+      finish(wiring);
+      summarize(choice);
+      const int64_t total = model_.plans[0].total_bytes();
+      if (budget == 0 || total <= budget) return;
+      // Packing needs a little more than is alive at once: the limit is that much lower.
+      if (request_.recompute == Recompute::NONE) refuse(total - persistent_bytes_);
+      limit = std::min(limit - (total - budget), choice.peak_bytes - 1);
+      choice = planner_->within(limit, request_.recompute == Recompute::CHEAP);
+    }
+  }
+
+ private:
+  std::function<OpQuery(int)> query() {
+    return [this](int op) {
+      return instance_query(plain_.ops[static_cast<size_t>(op)], model_.shapes[0],
+                            compute_dtype(request_.config.precision), request_.target);
+    };
+  }
+
+  /// 2. The tensors of each variant's plan, each slot the largest over the variants.
+  void register_tensors(const Wiring& wiring) {
+    const std::vector<std::vector<int64_t>> workspaces = workspace_table(wiring, model_, offers_);
+    const TensorRegistrar registrar(wiring, model_.arch, request_);
+    model_.plans.clear();
+    for (size_t v = 0; v < NUM_VARIANTS; ++v) {
+      model_.plans.emplace_back(request_.config);
+      table_ = registrar.run(model_.plans.back(), model_.shapes[v], workspaces[v]);
+    }
+    model_.raw_input = table_.raw_input;
+    agree_on_slots(model_.plans);
+  }
+
+  void finish(const Wiring& wiring) {
+    // 3. The graphs of training and inference.
+    model_.parameters.clear();
+    model_.statistics.clear();
+    model_.graph = build_graph(wiring, table_, request_);
+    model_.ops = wiring.ops;
+    name_tensors(model_, wiring, table_);
+    append_range_nodes(model_.graph, request_, !model_.statistics.empty());
+
+    // 4. Lifetimes and layout.
+    model_.uses = transient_uses(model_);
+    if (request_.config.layout == Layout::PACKED) {
+      const TransientPlacement placement = place_transients(model_.plans[0], model_.uses);
+      for (MemoryPlan& plan : model_.plans) plan.finalize(placement);
+    } else {
+      for (MemoryPlan& plan : model_.plans) plan.finalize();
+    }
+    validate_variant_agreement(model_.plans);
+  }
+
+  /// Nothing where nothing is to be computed again.
+  std::optional<RecomputeChoice> choose() {
+    for (const DTensor& tensor : model_.plans[0].tensors())
+      if (!region_traits(tensor.region).transient) persistent_bytes_ += tensor.slot_bytes;
+    const bool has_budget = request_.budget_bytes > 0;
+    const bool wanted = request_.recompute == Recompute::CHEAP || request_.recompute == Recompute::AUTO;
+    if (!has_budget && !wanted) return std::nullopt;
+    TR_CHECK(
+        request_.config.layout == Layout::PACKED, RecipeError,
+        "memory.layout: linear gives every tensor bytes of its own, which recomputation does not lessen; "
+        "use packed, or neither memory.budget nor memory.recompute");
+    start_planner();
+    const bool cheap = request_.recompute == Recompute::CHEAP;
+    if (has_budget && request_.recompute != Recompute::NONE)
+      return planner_->within(request_.budget_bytes - persistent_bytes_, cheap);
+    if (has_budget) return planner_->nothing();
+    return planner_->fewest_bytes(cheap ? -1.0 : MOST_RECOMPUTATION, cheap);
+  }
+
+  void start_planner() {
+    problem_.wiring = &plain_;
+    problem_.arch = &model_.arch;
+    problem_.query = query();
+    const auto tensor = [this](const TensorRef& ref) -> const DTensor& {
+      return model_.plans[0].tensor(id_of(ref, plain_table_, is_amp(request_.config.precision)));
+    };
+    plain_table_ = table_;
+    problem_.slot_bytes = [tensor](const TensorRef& ref) { return tensor(ref).slot_bytes; };
+    problem_.is_transient = [tensor](const TensorRef& ref) {
+      return region_traits(tensor(ref).region).transient;
+    };
+    problem_.workspace_bytes = [this](int op, Pass pass) {
+      const int64_t bytes =
+          offers_.workspace_bytes(plain_.ops[static_cast<size_t>(op)], pass, model_.shapes[0]);
+      return bytes == 0 ? 0
+                        : slot_bytes(Shape(1, 1, 1, bytes), DType::INT8, Region::T_TEMP_INT8,
+                                     request_.config.backend);
+    };
+    if (model_.raw_input != NO_TENSOR)
+      problem_.always_bytes = model_.plans[0].tensor(model_.raw_input).slot_bytes;
+    problem_.flops_per_byte = flops_per_byte(request_);
+    planner_.emplace(problem_);
+  }
+
+  void summarize(const RecomputeChoice& choice) {
+    model_.recomputation = {choice.values,     choice.added.bytes, choice.added.flops,
+                            choice.step.bytes, choice.step.flops,  choice.added_time()};
+  }
+
+  [[noreturn]] void refuse(int64_t zone_bytes) const {
+    const std::string_view how = request_.recompute == Recompute::NONE ? "without recomputation"
+                                 : request_.recompute == Recompute::CHEAP
+                                     ? "with cheap recomputation alone"
+                                     : "with all that recomputation saves";
+    throw Error(ErrorKind::RecipeError,
+                cat("memory.budget: ", request_.budget_bytes, " bytes; this training needs at least ",
+                    persistent_bytes_ + zone_bytes, ' ', how, ": ", persistent_bytes_,
+                    " of parameters, moments and other lasting tensors and ", zone_bytes,
+                    " of feature maps and scratch alive at once; give it more, or lower train.batch_size or "
+                    "the resolution"));
+  }
+
+  CompiledModel& model_;
+  const CompileRequest& request_;
+  const Wiring plain_;
+  OfferBook& offers_;
+  TensorTable table_, plain_table_;
+  int64_t persistent_bytes_ = 0;
+  RecomputeProblem problem_;
+  std::optional<RecomputePlanner> planner_;
+};
+
 }  // namespace
+
+std::string_view recompute_name(Recompute recompute) {
+  constexpr std::array<std::string_view, 4> NAMES{"as_needed", "none", "cheap", "auto"};
+  return NAMES.at(static_cast<size_t>(recompute));
+}
 
 int64_t raw_label_bytes(const CompileRequest& request) {
   int64_t samples = 0;
@@ -293,6 +506,13 @@ std::vector<GraphId> program_parts(Program program) {
   return {GraphId::INPUT,       GraphId::ZERO_GRAD, GraphId::FORWARD,    GraphId::BACKWARD,
           GraphId::GRAD_CAST,   GraphId::EXCHANGE,  GraphId::WATCH,      GraphId::OPTIMIZER,
           GraphId::WEIGHT_CAST, GraphId::EMA,       GraphId::STATISTICS, GraphId::METRICS};
+}
+
+std::vector<const GraphNode*> program_nodes(const ComputationGraph& graph, Program program) {
+  std::vector<const GraphNode*> nodes;
+  for (const GraphId part : program_parts(program))
+    for (const GraphNode& node : graph.part(part)) nodes.push_back(&node);
+  return nodes;
 }
 
 OpQuery CompiledModel::query(int op, Variant variant) const {
@@ -332,33 +552,8 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
 
   check_parameter_shapes(model, wiring, dtype);
 
-  // 2. and 3. One plan per variant, each slot the largest over the variants.
   OfferBook offers(request, *model.catalog);
-  const TensorRegistrar registrar(wiring, model.arch, request);
-  TensorTable table;
-  for (size_t v = 0; v < NUM_VARIANTS; ++v) {
-    const std::vector<GraphId> parts = program_parts(program_of(static_cast<Variant>(v)));
-    int64_t workspace_bytes = 0;
-    for (const WiredNode& node : wiring.nodes)
-      if (std::find(parts.begin(), parts.end(), node.part) != parts.end())
-        workspace_bytes = std::max(
-            workspace_bytes,
-            offers.workspace_bytes(wiring.ops[static_cast<size_t>(node.op)], node.pass, model.shapes[v]));
-    model.plans.emplace_back(request.config);
-    table = registrar.run(model.plans.back(), model.shapes[v], workspace_bytes);
-  }
-  model.workspace = model.plans[0].num_tensors() - 1;
-  if (request.target.backend == BackendKind::CUDA) model.raw_input = model.workspace - 1;
-  agree_on_slots(model.plans);
-  for (MemoryPlan& plan : model.plans) plan.finalize();
-  validate_variant_agreement(model.plans);
-
-  // 4. The graphs of training and inference.
-  model.graph = build_graph(wiring, table, request);
-  model.ops = std::move(wiring.ops);
-  wiring.ops = model.ops;
-  name_tensors(model, wiring, table);
-  append_range_nodes(model.graph, request, !model.statistics.empty());
+  Layouter(model, wiring, offers).run();
 
   // 5. Captures shared between variants.
   model.atlas = GraphAtlas(request.inputs);

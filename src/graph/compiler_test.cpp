@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "renaissance/graph/plan_report.h"
 #include "renaissance/models.h"
 #include "support/expect_error.h"
 
@@ -102,24 +103,84 @@ TEST(Compiler, PlansEveryPrecisionForBothTargetsHere) {
 }
 
 TEST(Compiler, IsAPureFunction) {
-  const CompiledModel a = compile(imagenet("resnet18", BackendKind::CUDA, Precision::BF16), catalog());
-  const CompiledModel b = compile(imagenet("resnet18", BackendKind::CUDA, Precision::BF16), catalog());
-  ASSERT_EQ(a.plans[0].num_tensors(), b.plans[0].num_tensors());
-  for (TensorId id = 0; id < a.plans[0].num_tensors(); ++id)
-    EXPECT_EQ(a.plans[0].tensor(id).offset, b.plans[0].tensor(id).offset);
-}
-
-TEST(Compiler, EveryZooModelPlansForBothTargets) {
-  for (const std::string& name : model_names()) {
-    const bool small = name == "mlp" || name == "cnn" || name == "resnet20";
-    CompileRequest request =
-        small_request(make_model(name, 10), small ? Shape(2, 28, 28, 1) : Shape(2, 224, 224, 3), 10);
-    request.plan_only = true;
-    for (const BackendKind backend : {BackendKind::CPU, BackendKind::CUDA}) {
-      request.target = default_target(backend);
-      EXPECT_GT(compile(request, catalog()).plans[0].total_bytes(), 0) << name;
+  for (const Layout layout : {Layout::PACKED, Layout::LINEAR}) {
+    CompileRequest request = imagenet("resnet18", BackendKind::CUDA, Precision::BF16);
+    request.config.layout = layout;
+    const std::string plan = plan_json(compile(request, catalog()));
+    for (const int threads : {0, 1, 64}) {  // a CUDA plan has nothing to do with the host's
+      request.target.threads = threads;
+      EXPECT_EQ(plan_json(compile(request, catalog())), plan) << threads;
     }
   }
+}
+
+CompileRequest zoo_request(const std::string& name, BackendKind backend, Precision precision) {
+  const ModelInput input = model_input(name);
+  const auto of_batch = [&](int64_t samples) {
+    return Shape(samples, input.height, input.width, input.channels);
+  };
+  CompileRequest request = small_request(make_model(name, input.classes), of_batch(32), input.classes);
+  request.inputs[static_cast<size_t>(Variant::TRAIN_LAST)] = of_batch(7);
+  request.inputs[static_cast<size_t>(Variant::VAL_LAST)] = of_batch(20);
+  request.config.precision = precision;
+  request.config.optimizer = OptimizerKind::NESTEROV;
+  request.target = default_target(backend);
+  request.target.threads = 2;
+  request.plan_only = true;
+  return request;
+}
+
+/// Zone over lower bound, as reached. To be lowered when packing gets better, never raised.
+double reached_overshoot(const std::string& name) { return name == "resnet101" ? 1.0035 : 1.0; }
+
+/// Only gradients take bytes over, at the node of backward that reads one for the last time and writes the
+/// other.
+void check_takeovers(const CompiledModel& model) {
+  const std::vector<const GraphNode*> nodes = program_nodes(model.graph, Program::TRAIN);
+  const std::vector<GraphNode>& backward = model.graph.part(GraphId::BACKWARD);
+  const auto touches = [](const GraphNode& node, TensorId id, bool NodeOperand::*how) {
+    return std::ranges::any_of(node.operands,
+                               [&](const NodeOperand& operand) { return operand.id == id && operand.*how; });
+  };
+  std::set<TensorId> taken;
+  for (const DTensor& tensor : model.plans[0].tensors()) {
+    const TransientUse& use = model.uses[static_cast<size_t>(tensor.id)];
+    const TensorId from = use.in_place_of;
+    if (from == NO_TENSOR) continue;
+    const std::string& name = model.tensor_names[static_cast<size_t>(tensor.id)];
+    EXPECT_TRUE(taken.insert(from).second) << name << " takes what another took";
+    const DTensor& given = model.plans[0].tensor(from);
+    for (const Region region : {tensor.region, given.region})
+      EXPECT_TRUE(region == Region::F_GRAD_SLOT_FP32 || region == Region::F_GRAD_SLOT_FP16) << name;
+    EXPECT_EQ(tensor.offset, given.offset) << name;
+    const auto at = static_cast<size_t>(use.in(Program::TRAIN).first);
+    const GraphNode& node = *nodes.at(at);
+    EXPECT_TRUE(&node >= backward.data() && &node < backward.data() + backward.size()) << name;
+    EXPECT_TRUE(touches(node, from, &NodeOperand::read) && touches(node, tensor.id, &NodeOperand::write))
+        << name;
+    for (size_t later = at + 1; later < nodes.size(); ++later)
+      EXPECT_FALSE(touches(*nodes[later], from, &NodeOperand::read)) << name;
+  }
+}
+
+TEST(Compiler, EveryZooModelPacksInEveryPrecisionForBothTargets) {
+  for (const std::string& name : model_names())
+    for (const BackendKind backend : {BackendKind::CPU, BackendKind::CUDA})
+      for (const Precision precision : {Precision::FP32, Precision::FP16, Precision::BF16}) {
+        SCOPED_TRACE(cat(name, ' ', backend_name(backend), ' ', precision_name(precision)));
+        CompileRequest request = zoo_request(name, backend, precision);
+        const CompiledModel packed = compile(request, catalog());
+        request.config.layout = Layout::LINEAR;
+        const CompiledModel linear = compile(request, catalog());
+        EXPECT_LE(packed.plans[0].total_bytes(), linear.plans[0].total_bytes());
+        const PlanImage& image = packed.plans[0].image();
+        // Scratch on the CPU is that of its instruction set.
+        const double most = backend == BackendKind::CUDA ? reached_overshoot(name) : 1.01;
+        EXPECT_LE(static_cast<double>(image.zone_bytes), most * static_cast<double>(image.zone_lower_bound));
+        EXPECT_EQ(image.zone_lower_bound, std::max(program_memory(packed, Program::TRAIN).peak_bytes(),
+                                                   program_memory(packed, Program::EVAL).peak_bytes()));
+        check_takeovers(packed);
+      }
 }
 
 TEST(Compiler, FusesBatchNormAdditionAndReluWithoutChangingNames) {

@@ -2,6 +2,8 @@
 
 namespace tr {
 
+std::string_view program_name(Program program) { return program == Program::TRAIN ? "train" : "eval"; }
+
 std::string_view variant_name(Variant variant) {
   constexpr std::array<std::string_view, NUM_VARIANTS> NAMES{
       "train_base", "train_last", "train_lowres", "train_lowres_last", "val_base", "val_last"};

@@ -38,7 +38,7 @@ OptimizerKind parse_optimizer(std::string_view text) {
               cat("optimizer '", text, "' is not known; use sgd, momentum, nesterov, adam, adamw or lars"));
 }
 
-std::string_view layout_name(Layout) { return "linear"; }
+std::string_view layout_name(Layout layout) { return layout == Layout::PACKED ? "packed" : "linear"; }
 
 bool is_condition_enabled(RegionCondition condition, const PlanConfig& config) {
   const bool amp = is_amp(config.precision);
@@ -204,23 +204,58 @@ void MemoryPlan::reserve_slot(TensorId id, int64_t bytes) {
   slot = std::max(slot, bytes);
 }
 
-void MemoryPlan::finalize() {
+void MemoryPlan::finalize() { lay_out(nullptr); }
+void MemoryPlan::finalize(const TransientPlacement& placement) { lay_out(&placement); }
+
+void MemoryPlan::lay_out(const TransientPlacement* placement) {
   TR_CHECK(phase_ == Phase::PLANNING, StateError,
            "memory plan: finalize() was called twice; a layout is made once");
+  const bool packed = image_.config.layout == Layout::PACKED;
+  TR_CHECK(packed == (placement != nullptr), StateError,
+           cat("memory plan: layout ", layout_name(image_.config.layout), ' ',
+               packed ? "needs a placement of the transient zone" : "has no transient zone to place"));
   std::array<std::vector<TensorId>, NUM_REGIONS - 1> members;
   for (const DTensor& tensor : image_.tensors)
     members[static_cast<size_t>(index_of(tensor.region))].push_back(tensor.id);
   int64_t cursor = 0;
+  const auto advance = [&](int64_t bytes, auto&&... what) {
+    TR_CHECK(bytes <= std::numeric_limits<int64_t>::max() - cursor, ShapeError,
+             cat("memory plan: the arena passes 2^63 bytes at ", what...));
+    cursor += bytes;
+  };
+  if (packed) {
+    TR_CHECK(
+        placement->offsets.size() == image_.tensors.size() && placement->uses.size() == image_.tensors.size(),
+        StateError,
+        cat("memory plan: the placement has ", placement->offsets.size(), " tensors, the plan ",
+            image_.tensors.size()));
+    image_.uses = placement->uses;
+    image_.zone_bytes = placement->bytes;
+    image_.zone_lower_bound = placement->lower_bound;
+  }
+  bool zone_is_placed = false;
   for (size_t r = 0; r < members.size(); ++r) {
     RegionInfo& info = image_.regions[r];
-    info.base = cursor;
     info.tensors = static_cast<int32_t>(members[r].size());
+    if (packed && region_traits(region_at(static_cast<int>(r))).transient) {
+      if (!zone_is_placed) {
+        image_.zone_base = cursor;
+        advance(image_.zone_bytes, "the transient zone");
+        zone_is_placed = true;
+      }
+      info.base = image_.zone_base;
+      for (const TensorId id : members[r]) {
+        DTensor& tensor = image_.tensors[static_cast<size_t>(id)];
+        tensor.offset = image_.zone_base + placement->offsets[static_cast<size_t>(id)];
+        info.bytes += tensor.slot_bytes;
+      }
+      continue;
+    }
+    info.base = cursor;
     for (const TensorId id : members[r]) {
       DTensor& tensor = image_.tensors[static_cast<size_t>(id)];
-      TR_CHECK(tensor.slot_bytes <= std::numeric_limits<int64_t>::max() - cursor, ShapeError,
-               cat("memory plan: the arena passes 2^63 bytes at tensor ", id, " ", tensor.shape));
       tensor.offset = cursor;
-      cursor += tensor.slot_bytes;
+      advance(tensor.slot_bytes, "tensor ", id, " ", tensor.shape);
     }
     info.bytes = cursor - info.base;
   }

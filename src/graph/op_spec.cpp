@@ -8,8 +8,8 @@
 namespace tr {
 
 std::string_view pass_name(Pass pass) {
-  constexpr std::array<std::string_view, 5> NAMES{"forward", "inference", "backward", "backward_weight",
-                                                  "backward_data"};
+  constexpr std::array<std::string_view, 6> NAMES{"forward",         "inference",     "backward",
+                                                  "backward_weight", "backward_data", "recompute"};
   return NAMES.at(static_cast<size_t>(pass));
 }
 

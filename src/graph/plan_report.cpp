@@ -2,47 +2,16 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <numeric>
 
+#include "graph/plan_report_sections.h"
 #include "graph/text_table.h"
+#include "renaissance/graph/outside_memory.h"
 
 namespace tr {
 
 namespace {
 
 constexpr std::string_view NOTHING = "–";
-
-/// A run of regions that people think of as one thing.
-struct Group {
-  std::string_view name;
-  std::vector<std::pair<Region, Region>> runs;
-};
-
-std::vector<Group> groups() {
-  using R = Region;
-  return {{"batch norm statistics", {{R::B_PREV_MEAN, R::B_NEXT_VAR}}},
-          {"folded batch norm", {{R::W_EQ_BIAS, R::W_EQ_SCALE}}},
-          {"parameters", {{R::W_BN_BIAS, R::W_DEEP_CONV}}},
-          {"EMA", {{R::E_BN_BIAS, R::E_DEEP_CONV_FP16}}},
-          {"16-bit weights", {{R::A_FC_WEIGHT, R::A_DEEP_CONV}}},
-          {"gradients", {{R::G_BN_BIAS, R::G_DEEP_CONV}, {R::G_FC_WEIGHT_FP16, R::G_DEEP_CONV_FP16}}},
-          {"first moments", {{R::M_BN_BIAS, R::M_DEEP_CONV}}},
-          {"second moments", {{R::V_BN_BIAS, R::V_DEEP_CONV}}},
-          {"norms", {{R::N_FC_WEIGHT, R::N_DEEP_CONV}}},
-          {"inputs", {{R::I_A_LABEL, R::I_B_DATA}}},
-          {"features", {{R::F_FEATURE_FP32, R::F_FEATURE_FP32}, {R::F_FEATURE_FP16, R::F_FEATURE_FP16}}},
-          {"feature gradients",
-           {{R::F_GRAD_SLOT_FP32, R::F_GRAD_SLOT_FP32}, {R::F_GRAD_SLOT_FP16, R::F_GRAD_SLOT_FP16}}},
-          {"scalars", {{R::S_SCALAR_FP32, R::S_SCALAR_INT8}}},
-          {"masks", {{R::S_MASK, R::S_MASK}}},
-          {"temporaries", {{R::T_TEMP_FP32, R::T_TEMP_INT8}}},
-          {"results", {{R::R_RESULT, R::R_RESULT}, {R::R_PREDICTED_LABEL, R::R_RESULT_ACCUMULATED}}}};
-}
-
-std::string percent(int64_t part, int64_t whole) {
-  const double share = whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-  return cat(std::fixed, std::setprecision(1), share, " %");
-}
 
 std::string device_text(const Target& target) {
   const std::string name(backend_name(target.backend));
@@ -51,21 +20,78 @@ std::string device_text(const Target& target) {
              target.compute_capability % 10);
 }
 
-std::string facts(const CompiledModel& model) {
+void zone_facts(const CompiledModel& model, TextTable& table) {
+  const PlanImage& image = model.plan(Variant::TRAIN_BASE).image();
+  if (image.config.layout == Layout::LINEAR) {
+    const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
+    int64_t at_once = 0;
+    for (const Program program : {Program::TRAIN, Program::EVAL})
+      at_once = std::max(at_once, program_memory(model, program).peak_bytes());
+    table.row({"  transient regions", human_and_exact(plan.total_bytes() - persistent_bytes(plan))});
+    table.row({"  of them alive at once", human_and_exact(at_once)});
+    return;
+  }
+  table.row({"  transient zone", human_and_exact(image.zone_bytes)});
+  table.row({"  lower bound of it", human_and_exact(image.zone_lower_bound)});
+  table.row({"  overshoot", percent(image.zone_bytes - image.zone_lower_bound, image.zone_lower_bound, 3)});
+}
+
+void recompute_facts(const CompiledModel& model, TextTable& table) {
+  const RecomputeSummary& again = model.recomputation;
+  const std::string mode(recompute_name(model.request.recompute));
+  if (model.request.budget_bytes > 0)
+    table.row({"memory budget", human_and_exact(model.request.budget_bytes)});
+  if (again.values.empty()) return;
+  const std::string time = cat(std::fixed, std::setprecision(1), 100.0 * again.time_share, " %");
+  table.row(
+      {"computed again in backward",
+       cat(again.values.size(), " outputs (", mode, "): operations +", percent(again.flops, again.step_flops),
+           ", bytes moved +", percent(again.bytes, again.step_bytes), ", time about +", time)});
+}
+
+std::string facts(const CompiledModel& model, const PlanTitle& title) {
   const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
   const CompileRequest& request = model.request;
   TextTable table("ll");
-  table.row({"parameters", cat(model.num_parameters())});
-  table.row({"classes", cat(request.classes)});
-  table.row({"device", device_text(request.target)});
-  table.row({"precision", std::string(precision_name(request.config.precision))});
-  table.row({"optimizer", std::string(optimizer_name(request.config.optimizer))});
-  table.row({"layout", std::string(layout_name(request.config.layout))});
-  table.row({"ranks", cat(request.target.ranks)});
-  table.row({"tensors", cat(plan.num_tensors())});
-  table.row({"arena of a rank", human_and_exact(plan.total_bytes())});
+  const auto line = [&](const std::string& name, const std::string& value) { table.row({name, value}); };
+  if (!title.recipe.empty()) line("recipe", title.recipe);
+  if (!title.model.empty()) line("model", title.model);
+  line("parameters", cat(model.num_parameters()));
+  line("classes", cat(request.classes));
+  line("batch of a rank", cat(request.inputs[0].n()));
+  line("device", device_text(request.target));
+  line("precision", std::string(precision_name(request.config.precision)));
+  line("optimizer", std::string(optimizer_name(request.config.optimizer)));
+  line("layout", std::string(layout_name(request.config.layout)));
+  line("ranks", cat(request.target.ranks));
+  line("tensors", cat(plan.num_tensors()));
+  line("arena of a rank", human_and_exact(plan.total_bytes()));
+  line("  persistent", human_and_exact(persistent_bytes(plan)));
+  zone_facts(model, table);
+  recompute_facts(model, table);
   if (request.target.ranks > 1)
-    table.row({"arenas of all ranks", human_and_exact(plan.total_bytes() * request.target.ranks)});
+    line("arenas of all ranks", human_and_exact(plan.total_bytes() * request.target.ranks));
+  line("alignment waste of all slots", human_and_exact(alignment_waste_bytes(model, Variant::TRAIN_BASE)));
+  return table.str();
+}
+
+std::string outside(const CompiledModel& model) {
+  const Target& target = model.request.target;
+  TextTable table("lll");
+  if (target.backend == BackendKind::CPU) {
+    table.row({"program and libraries", "unknown", "nothing ahead of a run tells"});
+    return table.str();
+  }
+  table.row({"pinned host memory", human_and_exact(pinned_host_bytes(model)),
+             "two slots, from which the next batch is copied"});
+  const std::optional<DeviceOverhead> overhead = measured_overhead(target);
+  if (!overhead) {
+    table.row({"context and libraries", "unknown", "not measured on a card of this compute capability"});
+    return table.str();
+  }
+  table.row({"context and libraries", human_and_exact(overhead->context_bytes),
+             cat("measured on ", overhead->card, "; other cards differ")});
+  table.row({"captured steps", human_and_exact(overhead->steps_bytes), "the most that was measured there"});
   return table.str();
 }
 
@@ -103,41 +129,6 @@ std::string regions(const MemoryPlan& plan) {
   return table.str();
 }
 
-std::string sums(const CompiledModel& model) {
-  const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
-  const int64_t total = plan.total_bytes();
-  TextTable table("lrrr");
-  const auto line = [&](std::string_view name, int64_t bytes) {
-    table.row({std::string(name), cat(bytes), human_bytes(bytes), percent(bytes, total)});
-  };
-  for (const Group& group : groups()) {
-    int64_t bytes = 0;
-    for (const auto& [first, last] : group.runs)
-      for (int r = index_of(first); r <= index_of(last); ++r) bytes += plan.region_info(region_at(r)).bytes;
-    if (bytes > 0) line(group.name, bytes);
-  }
-  line("arena", total);
-  line("of it alignment and spare bytes (train_base)", alignment_waste_bytes(model, Variant::TRAIN_BASE));
-  return table.str();
-}
-
-std::string largest(const CompiledModel& model) {
-  constexpr size_t MOST = 20;
-  const std::span<const DTensor> tensors = model.plan(Variant::TRAIN_BASE).tensors();
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return tensors[a].slot_bytes > tensors[b].slot_bytes; });
-  order.resize(std::min(order.size(), MOST));
-  TextTable table("rllllrr");
-  table.row({"id", "tensor", "region", "dtype", "shape", "slot bytes", ""});
-  for (const size_t i : order)
-    table.row({cat(i), model.tensor_names.at(i), std::string(region_name(tensors[i].region)),
-               std::string(dtype_name(tensors[i].dtype)), tensors[i].shape.str(), cat(tensors[i].slot_bytes),
-               human_bytes(tensors[i].slot_bytes)});
-  return table.str();
-}
-
 int64_t own_slot(const DTensor& tensor, BackendKind backend) {
   return slot_bytes(tensor.shape, tensor.dtype, tensor.region, backend);
 }
@@ -164,10 +155,13 @@ int64_t alignment_waste_bytes(const CompiledModel& model, Variant variant) {
   return waste;
 }
 
-std::string plan_text(const CompiledModel& model) {
-  return cat("Memory plan\n", facts(model), "\nVariants\n", variants(model), "\nRegions\n",
-             regions(model.plan(Variant::TRAIN_BASE)), "\nWhat the bytes are for\n", sums(model),
-             "\nLargest tensors, shapes of train_base\n", largest(model));
+std::string plan_text(const CompiledModel& model, const PlanTitle& title) {
+  return cat("Memory plan\n", facts(model, title), "\nBeside the arena of a rank\n", outside(model),
+             "\nVariants\n", variants(model), "\nRegions\n", regions(model.plan(Variant::TRAIN_BASE)),
+             "\nWhat the bytes are for\n", sums_section(model), "\nTransient tensors\n",
+             transients_section(model), '\n', peak_section(model, Program::TRAIN), '\n',
+             peak_section(model, Program::EVAL), "\nLargest tensors, shapes of train_base\n",
+             largest_section(model));
 }
 
 }  // namespace tr

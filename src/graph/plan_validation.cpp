@@ -39,6 +39,12 @@ constexpr std::array<std::pair<Region, Region>, 11> CONTIGUOUS_RUNS{{
     {Region::V_BN_BIAS, Region::V_DEEP_CONV},
 }};
 
+constexpr Region FIRST_TRANSIENT = Region::F_FEATURE_FP32;
+
+bool in_zone(const PlanImage& image, Region region) {
+  return image.config.layout == Layout::PACKED && region_traits(region).transient;
+}
+
 constexpr int ROLES = NUM_PARAM_ROLES;
 Region plus(Region first, int step) { return region_at(index_of(first) + step); }
 
@@ -74,20 +80,94 @@ void check_twins(const PlanImage& image, Region wide_first, Region narrow_first)
   }
 }
 
+/// Bytes [begin, end) of a tensor, or of the whole transient zone.
+struct Span {
+  int64_t begin, end;
+  const DTensor* tensor;  ///< null: the zone
+
+  std::string str() const {
+    return tensor != nullptr ? describe(*tensor) : cat("the transient zone at ", begin);
+  }
+};
+
+void check_no_overlap(std::vector<Span> spans, int64_t total_bytes) {
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (i + 1 < spans.size())
+      TR_CHECK(spans[i].end <= spans[i + 1].begin, ValueError,
+               cat("disjointness: ", spans[i].str(), " ends at ", spans[i].end, " and overlaps ",
+                   spans[i + 1].str()));
+    TR_CHECK(spans[i].end <= total_bytes, ValueError,
+             cat("disjointness: ", spans[i].str(), " ends at ", spans[i].end, ", past the arena's ",
+                 total_bytes, " bytes"));
+  }
+}
+
+/// b took over the bytes of a at the one node where both are needed.
+bool takes_over(const PlanImage& image, const DTensor& a, const DTensor& b, Program program) {
+  const TransientUse &from = image.uses[static_cast<size_t>(a.id)],
+                     &to = image.uses[static_cast<size_t>(b.id)];
+  return to.in_place_of == a.id && !from.always && !to.always && a.offset == b.offset &&
+         a.slot_bytes == b.slot_bytes && from.in(program).last == to.in(program).first;
+}
+
+bool needed_together(const TransientUse& a, const TransientUse& b, Program program) {
+  const auto needed = [program](const TransientUse& use) { return use.always || use.in(program).is_used(); };
+  return a.always || b.always ? needed(a) && needed(b) : a.in(program).meets(b.in(program));
+}
+
+/// Every pair of transient tensors that share a byte.
+void check_zone(const PlanImage& image) {
+  TR_CHECK(image.uses.size() == image.tensors.size(), ValueError,
+           cat("disjointness: ", image.uses.size(), " lifetimes for ", image.tensors.size(), " tensors"));
+  std::vector<const DTensor*> zone;
+  for (const DTensor& tensor : image.tensors)
+    if (in_zone(image, tensor.region)) zone.push_back(&tensor);
+  std::sort(zone.begin(), zone.end(),
+            [](const DTensor* a, const DTensor* b) { return a->offset < b->offset; });
+  for (size_t i = 0; i < zone.size(); ++i) {
+    const DTensor& a = *zone[i];
+    const TransientUse& use_a = image.uses[static_cast<size_t>(a.id)];
+    for (size_t j = i + 1; j < zone.size() && zone[j]->offset < a.offset + a.slot_bytes; ++j) {
+      const DTensor& b = *zone[j];
+      const TransientUse& use_b = image.uses[static_cast<size_t>(b.id)];
+      for (const Program program : {Program::TRAIN, Program::EVAL}) {
+        TR_CHECK(!needed_together(use_a, use_b, program) || takes_over(image, a, b, program) ||
+                     takes_over(image, b, a, program),
+                 ValueError,
+                 cat("disjointness: ", describe(a), " ends at ", a.offset + a.slot_bytes, " and overlaps ",
+                     describe(b), " while both are needed"));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::span<const std::pair<Region, Region>> contiguous_runs() { return CONTIGUOUS_RUNS; }
 
 void validate_region_order(const PlanImage& image) {
+  int before = 0;
   for (int r = 1; r < NUM_REGIONS; ++r) {
-    const int64_t before = image.regions[static_cast<size_t>(r - 1)].base,
-                  base = image.regions[static_cast<size_t>(r)].base;
-    TR_CHECK(base >= before, ValueError,
-             cat("region order: ", r == NUM_REGIONS - 1 ? "the end" : region_name(region_at(r)), " is at ",
-                 base, ", below ", region_name(region_at(r - 1)), " at ", before));
+    const Region region = region_at(r);
+    const int64_t base = image.regions[static_cast<size_t>(r)].base;
+    if (r < NUM_REGIONS - 1 && in_zone(image, region)) {
+      TR_CHECK(base == image.zone_base, ValueError,
+               cat("region order: ", region_name(region), " is at ", base, ", the transient zone at ",
+                   image.zone_base));
+      if (region != FIRST_TRANSIENT) continue;  // the zone counts once, where it begins
+    }
+    const int64_t base_before = image.regions[static_cast<size_t>(before)].base;
+    TR_CHECK(base >= base_before, ValueError,
+             cat("region order: ", r == NUM_REGIONS - 1 ? "the end" : region_name(region), " is at ", base,
+                 ", below ", region_name(region_at(before)), " at ", base_before));
+    before = r;
   }
   for (const DTensor& tensor : image.tensors) {
-    const RegionInfo& region = info(image, tensor.region);
+    RegionInfo region = info(image, tensor.region);
+    if (in_zone(image, tensor.region)) region.bytes = image.zone_bytes;
     TR_CHECK(tensor.offset >= region.base && tensor.offset + tensor.slot_bytes <= region.base + region.bytes,
              ValueError,
              cat("region order: ", describe(tensor), " with ", tensor.slot_bytes,
@@ -157,23 +237,18 @@ void validate_twin_factor(const PlanImage& image) {
 }
 
 void validate_disjointness(const PlanImage& image) {
-  std::vector<const DTensor*> order;
-  order.reserve(image.tensors.size());
-  for (const DTensor& tensor : image.tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(),
-            [](const DTensor* a, const DTensor* b) { return a->offset < b->offset; });
-  for (size_t i = 0; i < order.size(); ++i) {
-    TR_CHECK(order[i]->data_bytes() <= order[i]->slot_bytes, ValueError,
-             cat("disjointness: ", describe(*order[i]), " holds ", order[i]->data_bytes(),
-                 " bytes in a slot of ", order[i]->slot_bytes));
-    const int64_t end = order[i]->offset + order[i]->slot_bytes;
-    const int64_t limit = i + 1 < order.size() ? order[i + 1]->offset : image.total_bytes;
-    TR_CHECK(end <= limit, ValueError,
-             i + 1 < order.size() ? cat("disjointness: ", describe(*order[i]), " ends at ", end,
-                                        " and overlaps ", describe(*order[i + 1]))
-                                  : cat("disjointness: ", describe(*order[i]), " ends at ", end,
-                                        ", past the arena's ", image.total_bytes, " bytes"));
+  std::vector<Span> fixed;
+  for (const DTensor& tensor : image.tensors) {
+    TR_CHECK(tensor.data_bytes() <= tensor.slot_bytes, ValueError,
+             cat("disjointness: ", describe(tensor), " holds ", tensor.data_bytes(), " bytes in a slot of ",
+                 tensor.slot_bytes));
+    if (!in_zone(image, tensor.region))
+      fixed.push_back({tensor.offset, tensor.offset + tensor.slot_bytes, &tensor});
   }
+  if (image.config.layout == Layout::PACKED)
+    fixed.push_back({image.zone_base, image.zone_base + image.zone_bytes, nullptr});
+  check_no_overlap(std::move(fixed), image.total_bytes);
+  if (image.config.layout == Layout::PACKED) check_zone(image);
 }
 
 void validate_variant_agreement(std::span<const MemoryPlan> plans) {

@@ -10,9 +10,9 @@ namespace tr {
 
 /// A tensor before it has an id.
 struct TensorRef {
-  enum class Kind : uint8_t { VALUE, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, STATISTICS, BASELINE };
+  enum class Kind : uint8_t { VALUE, RECOMPUTED, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, STATISTICS, BASELINE };
   Kind kind = Kind::VALUE;
-  int owner = 0;  ///< VALUE: value. GRAD: gradient. BASELINE: id. Others: call site
+  int owner = 0;  ///< VALUE, RECOMPUTED: value. GRAD: gradient. BASELINE: id. Others: call site
   int index = 0;  ///< which parameter, statistic or saved tensor
 };
 
@@ -26,12 +26,14 @@ struct WiredNode {
   int op;
   Pass pass;
   std::vector<WiredOperand> operands;
+  bool recomputes = false;  ///< an output of FORWARD once more
 };
 
 struct Wiring {
   std::vector<OpInstance> ops;
   std::vector<WiredNode> nodes;
   std::vector<ValueId> grad_values;  ///< per gradient tensor, the value whose shape it has
+  std::vector<ValueId> recomputed;   ///< values that have a second tensor, for backward
 };
 
 /// `shapes`: storage shapes of any training variant; only asked for what does not depend on them.

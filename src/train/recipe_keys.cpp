@@ -191,8 +191,17 @@ void add_machine_keys(std::vector<RecipeKey>& keys) {
   keys.push_back(flag_key("allow_tf32", TR_MEMBER(allow_tf32),
                           "cuda: fp32 convolutions and matrix products may round their operands to 10 bits"));
   keys.push_back(choice_key<Layout>("memory.layout", TR_MEMBER(layout),
-                                    name_choices<Layout>(layout_name, {Layout::LINEAR}),
+                                    name_choices<Layout>(layout_name, {Layout::PACKED, Layout::LINEAR}),
                                     "linear: every tensor has bytes of its own"));
+  keys.push_back(
+      bytes_key("memory.budget", TR_MEMBER(budget_bytes),
+                "the most that one rank's arena may have; what does not fit is recomputed; 0: none"));
+  keys.push_back(choice_key<Recompute>(
+      "memory.recompute", TR_MEMBER(recompute),
+      name_choices<Recompute>(recompute_name,
+                              {Recompute::AS_NEEDED, Recompute::NONE, Recompute::CHEAP, Recompute::AUTO}),
+      "which feature maps are computed again in backward: as the budget needs, none, what is cheap, or the "
+      "most that a fifth of the step's time buys"));
   keys.push_back(bytes_key(
       "memory.workspace_cap", TR_MEMBER(workspace_cap_bytes),
       "cuda: the most that one library call may use as scratch; the cpu plans what oneDNN asks for"));

@@ -74,7 +74,7 @@ device: cuda
 ranks: 2
 threads: 3
 deterministic: off
-memory: {layout: linear, workspace_cap: 1GiB}
+memory: {layout: linear, budget: 2GiB, recompute: none, workspace_cap: 1GiB}
 run_dir: out/run 1
 )",
                                      "r.yaml");
@@ -92,6 +92,9 @@ run_dir: out/run 1
   expected.ranks = 2;
   expected.threads = 3;
   expected.deterministic = false;
+  expected.layout = Layout::LINEAR;
+  expected.budget_bytes = 2ll << 30;
+  expected.recompute = Recompute::NONE;
   expected.workspace_cap_bytes = 1ll << 30;
   expected.run_dir = "out/run 1";
   EXPECT_EQ(recipe, expected);
@@ -214,7 +217,7 @@ TEST(Recipe, UnknownKeysAreSuggested) {
   EXPECT_EQ(of("optimizer: {type: sgd}"),
             "r.yaml:3: unknown key 'optimizer.type'; did you mean 'optimizer.kind'?");
   EXPECT_EQ(of("memory: {qqqqqq: 1}"),
-            "r.yaml:3: unknown key 'memory.qqqqqq'; known here: layout, workspace_cap");
+            "r.yaml:3: unknown key 'memory.qqqqqq'; known here: layout, budget, recompute, workspace_cap");
   EXPECT_EQ(error_of(MINIMAL, {"train.epoch=3"}),
             "override 'train.epoch=3': unknown key 'train.epoch'; did you mean 'train.epochs'?");
 }

@@ -81,6 +81,8 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.config.precision = recipe.precision;
   request.config.optimizer = recipe.optimizer.kind;
   request.config.layout = recipe.layout;
+  request.recompute = recipe.recompute;
+  request.budget_bytes = recipe.budget_bytes;
   request.target = default_target(recipe.device);
   request.target.ranks = recipe.ranks;
   request.target.threads = recipe.threads;

@@ -74,6 +74,15 @@ void measure(Context& context, CapturedStep& step, double seconds, StepBenchmark
   result.step_ms_max = times.back();
 }
 
+void add_work(const CompiledModel& model, StepBenchmark& result) {
+  for (const GraphId part : program_parts(Program::TRAIN))
+    for (const GraphNode& node : model.graph.part(part)) {
+      const NodeWork work = node_work(model, node, Variant::TRAIN_BASE);
+      result.moved_bytes += work.bytes;
+      result.flops += work.flops;
+    }
+}
+
 }  // namespace
 
 StepBenchmark benchmark_step(const Recipe& recipe, const StepBenchmarkOptions& options) {
@@ -102,13 +111,11 @@ StepBenchmark benchmark_step(const Recipe& recipe, const StepBenchmarkOptions& o
   result.device_bytes = context->device_bytes();
   result.device_overhead_bytes = context->device_overhead_bytes();
 
-  constexpr int REPEATS = 7;
-  std::vector<NodeTime> nodes = context->profile(Variant::TRAIN_BASE, options.profile ? REPEATS : 0);
-  for (const NodeTime& node : nodes) {
-    result.moved_bytes += node.bytes;
-    result.flops += node.flops;
+  add_work(*model, result);
+  if (options.profile) {
+    constexpr int REPEATS = 7;
+    result.nodes = context->profile(Variant::TRAIN_BASE, REPEATS);
   }
-  if (options.profile) result.nodes = std::move(nodes);
   if (options.rates) {
     try {
       result.rates = context->measure_rates(compute_dtype(recipe.precision));

@@ -6,7 +6,6 @@
 #include <ostream>
 
 #include "renaissance/core/error.h"
-#include "renaissance/core/philox.h"
 #include "support/cuda_pair.h"
 #include "support/expect_error.h"
 #include "support/session.h"
@@ -30,29 +29,6 @@ Recipe recipe_for(BackendKind device, Precision precision) {
   recipe.data.std = {0.2, 0.25, 0.3};
   recipe.train.seed = 5;
   return recipe;
-}
-
-struct Batch {
-  std::vector<uint8_t> pixels;
-  std::vector<int32_t> labels;
-};
-
-/// Noise with a stripe at a place that tells the class, so that there is something to learn.
-Batch make_batch(const Shape& input, int64_t classes, uint64_t number) {
-  Batch batch;
-  const Philox random(17);
-  const int64_t per_image = input.numel() / input.n();
-  for (int64_t n = 0; n < input.n(); ++n) {
-    const auto label = static_cast<int32_t>((n + static_cast<int64_t>(number)) % classes);
-    batch.labels.push_back(label);
-    for (int64_t i = 0; i < per_image; ++i) {
-      const auto index = static_cast<uint64_t>(n * per_image + i);
-      const uint32_t bits = random.at(RandomPurpose::CROP, static_cast<uint32_t>(number), index)[0];
-      const bool stripe = i * classes / per_image == label;
-      batch.pixels.push_back(static_cast<uint8_t>(bits % 128 + (stripe ? 127 : 0)));
-    }
-  }
-  return batch;
 }
 
 /// Trains on four batches in turn, over buffer A only.

@@ -16,6 +16,12 @@ if grep -rlF "$build_tree" "$prefix" --include='*.cmake'; then
   exit 1
 fi
 
+# Nor may a library of this machine: they are looked for where the package is used.
+if grep -rnE '[";]/[^";]*\.(so|a)[".;]' "$prefix" --include='*.cmake'; then
+  echo "the installed package names libraries by their place on this machine" >&2
+  exit 1
+fi
+
 "$cmake" -S "$examples" -B "$folder/examples" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_BUILD_TYPE=Release >"$folder/configure.log"
 "$cmake" --build "$folder/examples"

@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 TEST(Help, EveryVerbHasItWithExamples) {
   const TempFolder folder;
-  for (const std::string verb : {"train", "eval", "plan", "models", "bench", "pack"}) {
+  for (const std::string verb : {"train", "eval", "plan", "fit", "models", "bench", "pack"}) {
     const Outcome outcome = run_program(folder.path(), {verb, "--help"});
     EXPECT_EQ(outcome.exit_code, 0) << verb;
     EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << verb;
@@ -23,7 +23,7 @@ TEST(Help, ProgramAndVersion) {
   const TempFolder folder;
   const Outcome help = run_program(folder.path(), {"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* verb : {"train", "eval", "plan", "models", "bench", "pack"})
+  for (const char* verb : {"train", "eval", "plan", "fit", "models", "bench", "pack"})
     EXPECT_THAT(help.out, HasSubstr(verb));
   const Outcome version = run_program(folder.path(), {"--version"});
   EXPECT_EQ(version.exit_code, 0);
@@ -35,7 +35,11 @@ TEST(Help, UsageErrorsExitWith2) {
   write_file(folder / "r.yaml", small_recipe());
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{},
-                                             {"fit"},
+                                             {"teach"},
+                                             {"fit", "r.yaml"},
+                                             {"plan"},
+                                             {"plan", "--diff", "r.yaml"},
+                                             {"plan", "r.yaml", "--a", "ranks=1"},
                                              {"train"},
                                              {"train", "r.yaml", "--fast"},
                                              {"eval", "r.yaml"},

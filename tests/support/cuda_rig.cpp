@@ -1,5 +1,6 @@
 #include "support/cuda_rig.h"
 
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -10,10 +11,17 @@ namespace tr::test {
 
 namespace {
 
+/// Where choices of algorithms are remembered for another process; by default nowhere. Under a tool that
+/// slows kernels down a thousandfold, timing them is what takes long.
+std::string algorithms_file() {
+  const char* file = std::getenv("TR_TEST_ALGORITHMS");
+  return file ? file : "";
+}
+
 /// A stream and library handles. They take a tenth of a second to make, so rigs of equal rules share them.
 class Handles {
  public:
-  explicit Handles(const Target& target) : algorithms_({}, "tests") {
+  explicit Handles(const Target& target) : algorithms_(algorithms_file(), "tests") {
     check_cuda(cudaStreamCreateWithFlags(&context.stream, cudaStreamNonBlocking), "mirror's stream");
     check_cudnn(cudnnCreate(&context.cudnn), "mirror's cuDNN handle");
     check_cudnn(cudnnSetStream(context.cudnn, context.stream), "mirror's cuDNN handle");
@@ -27,6 +35,7 @@ class Handles {
     context.allow_tf32 = target.allow_tf32;
   }
   ~Handles() {
+    algorithms_.save();
     cublasLtDestroy(context.cublaslt);
     cudnnDestroy(context.cudnn);
     cudaStreamDestroy(context.stream);

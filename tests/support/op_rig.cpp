@@ -76,6 +76,11 @@ float as_float(const std::byte* element, DType dtype) {
   }
 }
 
+/// Sums of the same terms in another order.
+bool is_near(float a, float b) {
+  return std::abs(a - b) <= 1e-3f * std::max(std::abs(a), std::abs(b)) + 1e-4f;
+}
+
 }  // namespace
 
 float fill_value(uint64_t i, uint32_t salt) {
@@ -316,21 +321,29 @@ std::string OpRig::who(Pass pass) const {
   return cat(entry_.spec->name(), " '", query_.layer, "' ", pass_name(pass));
 }
 
-OpRig::Prepared& OpRig::prepared(Pass pass) {
-  if (const auto found = prepared_.find(pass); found != prepared_.end()) return found->second;
+const OpRig::Slot& OpRig::placed(const Sharing& sharing, Port port, int index) const {
+  for (const InPlace& pair : sharing)
+    if (pair.output.port == port && pair.output.index == index)
+      return slot(pair.input.port, pair.input.index);
+  return slot(port, index);
+}
+
+OpRig::Prepared OpRig::prepare(Pass pass, Sharing sharing) {
   TR_CHECK(kernels_ != nullptr, NotSupportedError, cat(who(pass), ": no kernels in this build"));
   const Offer offered = offer(pass);
   TR_CHECK(offered.supported(), NotSupportedError, cat(who(pass), ": declined: ", offered.declined));
 
   Prepared p;
   p.uses = entry_.spec->uses(query_, pass);
+  p.sharing = std::move(sharing);
   p.workspace_bytes = offered.workspace_bytes;
   Binding binding{query_, pass, {}, nullptr};
   // A tensor read in one role and written in another would be two operands; each appears once here.
   for (const Use& use : p.uses) {
-    const Slot& s = slot(use.port, use.index);
+    DTensor tensor = slot(use.port, use.index).tensor;
+    tensor.offset = placed(p.sharing, use.port, use.index).offset;
     binding.operands.push_back(
-        {use.port, use.index, s.tensor, (mirror_ ? device_arena_ : arena_.get()) + s.offset});
+        {use.port, use.index, tensor, (mirror_ ? device_arena_ : arena_.get()) + tensor.offset});
   }
   if (p.workspace_bytes > 0) {
     const int64_t bytes = p.workspace_bytes + GUARD_BYTES;
@@ -339,7 +352,38 @@ OpRig::Prepared& OpRig::prepared(Pass pass) {
     binding.workspace = p.workspace;
   }
   p.call = kernels_->prepare(binding, mirror_ ? mirror_->context() : *context_);
-  return prepared_.emplace(pass, std::move(p)).first->second;
+  return p;
+}
+
+OpRig::Prepared& OpRig::prepared(Pass pass) {
+  const auto found = prepared_.find(pass);
+  return found != prepared_.end() ? found->second : prepared_.emplace(pass, prepare(pass, {})).first->second;
+}
+
+std::vector<OpRig::Sharing> OpRig::sharings(Pass pass) const {
+  const std::vector<Use> uses = entry_.spec->uses(query_, pass);
+  const auto operand = [&](const Use& use) {
+    const bool used = std::any_of(uses.begin(), uses.end(), [&](const Use& other) {
+      return other.port == use.port && other.index == use.index;
+    });
+    return used ? &slot(use.port, use.index).tensor : nullptr;
+  };
+  const auto same = [](const Use& a, const Use& b) { return a.port == b.port && a.index == b.index; };
+  std::vector<Sharing> all;
+  Sharing together;
+  for (const InPlace& pair : entry_.spec->in_place(query_, pass)) {
+    const DTensor *out = operand(pair.output), *in = operand(pair.input);
+    if (out == nullptr || in == nullptr || !region_traits(in->region).transient ||
+        out->slot_bytes != in->slot_bytes)
+      continue;
+    all.push_back({pair});
+    const bool taken = std::any_of(together.begin(), together.end(), [&](const InPlace& other) {
+      return same(other.output, pair.output) || same(other.input, pair.input);
+    });
+    if (!taken) together.push_back(pair);
+  }
+  if (together.size() > 1) all.push_back(std::move(together));
+  return all;
 }
 
 const Call& OpRig::call(Pass pass) { return prepared(pass).call; }
@@ -360,7 +404,8 @@ void OpRig::fill_workspace(std::byte* to, int byte, int64_t bytes) {
 
 void OpRig::poison(const Prepared& p, int byte) {
   for (const Use& use : p.uses) {
-    if (use.write && !use.read)
+    const bool apart = &placed(p.sharing, use.port, use.index) == &slot(use.port, use.index);
+    if (use.write && !use.read && apart)
       std::memset(data(use.port, use.index), byte,
                   static_cast<size_t>(tensor(use.port, use.index).data_bytes()));
   }
@@ -381,12 +426,54 @@ void OpRig::run(Pass pass, Expect expect) {
   execute(pass, p, true);
   check_untouched(pass, p, before);
   check_written(pass, p, first, expect);
+  run_in_place(pass, before);
+  if (pass == Pass::FORWARD && entry_.spec->recompute_pass() != pass) recompute(expect);
+}
+
+void OpRig::recompute(Expect expect) {
+  const std::vector<std::byte> forward(arena_.get(), arena_.get() + arena_bytes_);
+  const Pass pass = entry_.spec->recompute_pass();
+  run(pass, expect);
+  TR_CHECK(std::equal(forward.begin(), forward.end(), arena_.get()), ValueError,
+           cat(who(pass), " does not give the bits that forward gave"));
+}
+
+void OpRig::run_in_place(Pass pass, const std::vector<std::byte>& before) {
+  const std::vector<std::byte> apart(arena_.get(), arena_.get() + arena_bytes_);
+  if (!in_place_.contains(pass))
+    for (Sharing& sharing : sharings(pass)) in_place_[pass].push_back(prepare(pass, std::move(sharing)));
+  for (const Prepared& shared : in_place_[pass]) {
+    std::copy(before.begin(), before.end(), arena_.get());
+    poison(shared, FIRST_POISON);
+    execute(pass, shared, true);
+    check_untouched(pass, shared, before);
+    check_same_as_apart(pass, shared, apart);
+  }
+  std::copy(apart.begin(), apart.end(), arena_.get());
+}
+
+void OpRig::check_same_as_apart(Pass pass, const Prepared& p, const std::vector<std::byte>& apart) const {
+  for (const Use& use : p.uses) {
+    if (!use.write) continue;
+    Slot there = slot(use.port, use.index);
+    const Slot own = there;
+    there.offset = placed(p.sharing, use.port, use.index).offset;
+    const DType dtype = own.tensor.dtype;
+    for (int64_t i = 0; i < own.tensor.shape.numel(); ++i) {
+      const std::byte *got = arena_.get() + position(there, i), *want = apart.data() + position(own, i);
+      TR_CHECK(is_same(got, want, dtype), ValueError,
+               cat(who(pass), ": ", port_name(use.port), '[', use.index, "] element ", i, " is ",
+                   as_float(got, dtype), " with outputs on the bytes of inputs, ", as_float(want, dtype),
+                   " apart"));
+    }
+    check_padding(pass, p, use);
+  }
 }
 
 void OpRig::check_untouched(Pass pass, const Prepared& p, const std::vector<std::byte>& before) const {
   for (const auto& [key, s] : slots_) {
-    const bool written = std::any_of(p.uses.begin(), p.uses.end(), [&key = key](const Use& use) {
-      return use.write && key == std::pair(use.port, use.index);
+    const bool written = std::any_of(p.uses.begin(), p.uses.end(), [&, &s = s](const Use& use) {
+      return use.write && &placed(p.sharing, use.port, use.index) == &s;
     });
     const int64_t first = s.offset + (written ? s.tensor.data_bytes() : 0);
     const int64_t end = s.offset + s.tensor.slot_bytes;
@@ -405,14 +492,10 @@ void OpRig::check_untouched(Pass pass, const Prepared& p, const std::vector<std:
            cat(who(pass), " wrote past its workspace of ", p.workspace_bytes, " bytes"));
 }
 
-namespace {
-
-/// Sums of the same terms in another order.
-bool is_near(float a, float b) {
-  return std::abs(a - b) <= 1e-3f * std::max(std::abs(a), std::abs(b)) + 1e-4f;
+bool OpRig::is_same(const std::byte* a, const std::byte* b, DType dtype) const {
+  if (std::memcmp(a, b, static_cast<size_t>(dtype_bytes(dtype))) == 0) return true;
+  return !query_.target.deterministic && is_near(as_float(a, dtype), as_float(b, dtype));
 }
-
-}  // namespace
 
 void OpRig::check_written(Pass pass, const Prepared& p, const std::vector<std::byte>& first,
                           Expect expect) const {
@@ -420,7 +503,6 @@ void OpRig::check_written(Pass pass, const Prepared& p, const std::vector<std::b
     if (!use.write) continue;
     const Slot& s = slot(use.port, use.index);
     const DType dtype = s.tensor.dtype;
-    const auto size = static_cast<size_t>(dtype_bytes(dtype));
     const bool counters = use.port == Port::BASELINE && use.index == SYNC_COUNTERS;
     for (int64_t i = 0; i < s.tensor.shape.numel(); ++i) {
       const int64_t at = position(s, i);
@@ -428,26 +510,25 @@ void OpRig::check_written(Pass pass, const Prepared& p, const std::vector<std::b
         return cat(who(pass), ": ", port_name(use.port), '[', use.index, "] element ", i);
       };
       const float value = as_float(arena_.get() + at, dtype);
-      const bool same = std::memcmp(arena_.get() + at, first.data() + at, size) == 0;
-      TR_CHECK(same || (!query_.target.deterministic && is_near(value, as_float(first.data() + at, dtype))),
-               ValueError,
+      TR_CHECK(is_same(arena_.get() + at, first.data() + at, dtype), ValueError,
                cat(name(), " differs between two runs that start from different undefined bytes"));
       TR_CHECK(!counters || value == 0.0f, ValueError, cat(name(), " is ", value, ", not back at zero"));
       TR_CHECK(expect == Expect::ANY || std::isfinite(value), ValueError, cat(name(), " is ", value));
     }
-    check_padding(pass, use);
+    check_padding(pass, p, use);
   }
 }
 
-void OpRig::check_padding(Pass pass, const Use& use) const {
+void OpRig::check_padding(Pass pass, const Prepared& p, const Use& use) const {
   const DTensor& map = slot(use.port, use.index).tensor;
   // Masks that are a row of bits have no pixels.
   const bool is_map = map.region == Region::F_FEATURE_FP16 || map.region == Region::F_GRAD_SLOT_FP16 ||
                       (map.region == Region::S_MASK && map.shape == query_.y && map.shape.numel() > 1);
-  const int64_t size = dtype_bytes(map.dtype), stride = map.strides[2];
+  const int64_t size = dtype_bytes(map.dtype), stride = map.strides[2],
+                offset = placed(p.sharing, use.port, use.index).offset;
   if (!is_map || stride == map.shape.c()) return;
   for (int64_t pixel = 0; pixel < map.physical_elements() / stride; ++pixel) {
-    const std::byte* padding = arena_.get() + map.offset + (pixel * stride + map.shape.c()) * size;
+    const std::byte* padding = arena_.get() + offset + (pixel * stride + map.shape.c()) * size;
     TR_CHECK(std::all_of(padding, padding + (stride - map.shape.c()) * size,
                          [](std::byte b) { return b == std::byte{0}; }),
              ValueError,

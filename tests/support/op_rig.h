@@ -10,7 +10,9 @@
 /// Every pass runs twice from the same start, with two different poisons in what it writes and in its
 /// workspace, and must give the same bits both times: an element left unwritten, a read of undefined scratch
 /// and a race all show. Whatever a pass does not write, slot tails included, must keep its bytes; the channel
-/// padding of feature maps that it writes must be zero.
+/// padding of feature maps that it writes must be zero. Outputs that OpSpec::in_place() names are then put on
+/// their inputs' bytes, each pair by itself and as many at once as a plan may, which must not change a bit.
+/// After FORWARD, OpSpec::recompute_pass() must give the same bits once more.
 ///
 /// On CUDA the buffers below are the host's: a pass runs on a copy of them on the device that is brought back
 /// afterwards, the first time as a plain call and the second time as a captured graph.
@@ -114,8 +116,11 @@ class OpRig {
     DTensor tensor;
     int64_t offset = 0;
   };
+  /// Outputs on the bytes of inputs; empty: everything apart.
+  using Sharing = std::vector<InPlace>;
   struct Prepared {
     std::vector<Use> uses;
+    Sharing sharing;
     Call call;
     std::byte* workspace = nullptr;  ///< on the device for CUDA
     int64_t workspace_bytes = 0;
@@ -136,13 +141,22 @@ class OpRig {
   /// Bytes from the arena's start to logical element i.
   static int64_t position(const Slot& s, int64_t i);
   std::byte* dense_data(Port port, int index, DType dtype);
+  /// Where an operand of a pass is: its own slot, or that of the input whose bytes it takes over.
+  const Slot& placed(const Sharing& sharing, Port port, int index) const;
+  Prepared prepare(Pass pass, Sharing sharing);
   Prepared& prepared(Pass pass);
+  std::vector<Sharing> sharings(Pass pass) const;
+  void recompute(Expect expect);
+  void run_in_place(Pass pass, const std::vector<std::byte>& before);
+  void check_same_as_apart(Pass pass, const Prepared& p, const std::vector<std::byte>& apart) const;
   void execute(Pass pass, const Prepared& p, bool captured);
   void fill_workspace(std::byte* to, int byte, int64_t bytes);
   void poison(const Prepared& p, int byte);
+  /// To the bit, or in sums whose order varies, nearly.
+  bool is_same(const std::byte* a, const std::byte* b, DType dtype) const;
   void check_untouched(Pass pass, const Prepared& p, const std::vector<std::byte>& before) const;
   void check_written(Pass pass, const Prepared& p, const std::vector<std::byte>& first, Expect expect) const;
-  void check_padding(Pass pass, const Use& use) const;
+  void check_padding(Pass pass, const Prepared& p, const Use& use) const;
   std::string who(Pass pass) const;
 
   const Catalog& catalog_;
@@ -158,6 +172,7 @@ class OpRig {
   std::byte* device_arena_ = nullptr;
   std::vector<Buffer> workspaces_;
   std::map<Pass, Prepared> prepared_;
+  std::map<Pass, std::vector<Prepared>> in_place_;
 };
 
 }  // namespace tr::test

@@ -4,6 +4,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "renaissance/core/error.h"
@@ -21,11 +22,12 @@ enum class Mistake {
   READS_SCRATCH,
   OVERRUNS_WORKSPACE,
   GIVES_NAN,
+  CLEARS_FIRST,
   WRONG_GRADIENT,
   DECLINES
 };
 
-/// y = x * x
+/// y = x * x, which may lie on x
 class SquareSpec : public OpSpec {
  public:
   std::string_view name() const override { return "square"; }
@@ -33,6 +35,10 @@ class SquareSpec : public OpSpec {
   std::vector<Use> uses(const OpQuery&, Pass pass) const override {
     if (pass == Pass::BACKWARD) return {reads(Port::X), reads(Port::DY), writes(Port::DX)};
     return {reads(Port::X), writes(Port::Y)};
+  }
+  std::vector<InPlace> in_place(const OpQuery&, Pass pass) const override {
+    if (pass == Pass::BACKWARD) return {{writes(Port::DX), reads(Port::DY)}};
+    return {{writes(Port::Y), reads(Port::X)}};
   }
 };
 
@@ -56,6 +62,7 @@ class SquareKernels : public OpKernels {
     }
     auto* y = binding.data<float>(Port::Y);
     return [=, mistake = mistake_] {
+      if (mistake == Mistake::CLEARS_FIRST) std::fill_n(y, n, 0.0f);
       for (int64_t i = mistake == Mistake::LEAVES_AN_ELEMENT; i < n; ++i) y[i] = x[i] * x[i];
       if (mistake == Mistake::WRITES_PAST_THE_END) y[n] = 1.0f;
       if (mistake == Mistake::WRITES_ITS_INPUT) x[0] = 7.0f;
@@ -110,6 +117,8 @@ TEST(OpRig, FindsEachMistake) {
   EXPECT_NE(error_of(Mistake::OVERRUNS_WORKSPACE).find("past its workspace of 64 bytes"), std::string::npos);
   EXPECT_NE(error_of(Mistake::GIVES_NAN).find("y[0] element 1 is nan"), std::string::npos);
   EXPECT_EQ(error_of(Mistake::GIVES_NAN, Expect::ANY), "");
+  EXPECT_NE(error_of(Mistake::CLEARS_FIRST).find("y[0] element 0 is 0 with outputs on the bytes of inputs"),
+            std::string::npos);
   EXPECT_NE(error_of(Mistake::DECLINES).find("not today"), std::string::npos);
 }
 

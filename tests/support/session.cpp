@@ -4,6 +4,7 @@
 
 #include "data/transform.h"
 #include "renaissance/core/error.h"
+#include "renaissance/core/philox.h"
 #include "train/initialize.h"
 
 namespace tr::test {
@@ -22,27 +23,60 @@ BluePrint residual_net() {
              named("fc", fc(5)));
 }
 
-Session::Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused) {
+Batch make_batch(const Shape& input, int64_t classes, uint64_t number) {
+  Batch batch;
+  const Philox random(17);
+  const int64_t per_image = input.numel() / input.n();
+  for (int64_t n = 0; n < input.n(); ++n) {
+    const auto label = static_cast<int32_t>((n + static_cast<int64_t>(number)) % classes);
+    batch.labels.push_back(label);
+    for (int64_t i = 0; i < per_image; ++i) {
+      const auto index = static_cast<uint64_t>(n * per_image + i);
+      const uint32_t bits = random.at(RandomPurpose::CROP, static_cast<uint32_t>(number), index)[0];
+      const bool stripe = i * classes / per_image == label;
+      batch.pixels.push_back(static_cast<uint8_t>(bits % 128 + (stripe ? 127 : 0)));
+    }
+  }
+  return batch;
+}
+
+CompileRequest session_request(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe) {
   CompileRequest request;
   request.model = std::move(net);
   request.inputs = {input, input, input, input, input, input};
   request.classes = classes;
   request.config.optimizer = recipe.optimizer.kind;
   request.config.precision = recipe.precision;
+  request.config.layout = recipe.layout;
+  request.recompute = recipe.recompute;
+  request.budget_bytes = recipe.budget_bytes;
   request.target = default_target(recipe.device);
   request.target.ranks = recipe.ranks;
-  request.target.fuse = fused;
+  request.target.deterministic = recipe.deterministic;
   request.schedule.kind = ScheduleKind::CONSTANT;
   request.schedule.base = recipe.optimizer.learning_rate;
   for (const double mean : recipe.data.mean) request.pixel_mean.push_back(static_cast<float>(mean));
   for (const double deviation : recipe.data.std) request.pixel_std.push_back(static_cast<float>(deviation));
-  model_ = std::make_shared<const CompiledModel>(
-      compile(request, std::make_shared<const Catalog>(make_catalog())));
-  context_ = make_context(model_);
+  return request;
+}
+
+Session::Session(std::shared_ptr<const CompiledModel> model, const Recipe& recipe,
+                 const ContextOptions& options)
+    : model_(std::move(model)), context_(make_context(model_, options)) {
   initialize(*context_, recipe);
   if (is_amp(recipe.precision))
     context_->capture_parts(Variant::TRAIN_BASE, InputBuffer::A, {GraphId::WEIGHT_CAST})->launch();
 }
+
+Session::Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused)
+    : Session(
+          [&] {
+            CompileRequest request = session_request(std::move(net), input, classes, recipe);
+            request.target.fuse = fused;
+            return std::make_shared<const CompiledModel>(
+                compile(request, std::make_shared<const Catalog>(make_catalog())));
+          }(),
+          recipe) {}
 
 const Parameter& Session::parameter(const std::string& name) const {
   const auto found = std::find_if(model_->parameters.begin(), model_->parameters.end(),
@@ -82,8 +116,9 @@ std::vector<std::byte> Session::bytes(Region first, Region last) {
   return all;
 }
 
-void Session::feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels) {
-  const Shape& input = tensor(INPUT_A_DATA).shape;
+void Session::feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels,
+                   Variant variant) {
+  const Shape& input = model_->plan(variant).tensor(INPUT_A_DATA).shape;
   TR_CHECK(std::ssize(pixels) == input.numel() && std::ssize(labels) == input.n(), ShapeError,
            cat("batch of ", pixels.size(), " pixels and ", labels.size(), " labels for ", input));
   context_->wait_input(buffer);

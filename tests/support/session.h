@@ -15,11 +15,24 @@ namespace tr::test {
 /// Two stages with a projection, between a convolution and the head: the network of residual_training.json.
 BluePrint residual_net();
 
+struct Batch {
+  std::vector<uint8_t> pixels;  ///< dense NHWC
+  std::vector<int32_t> labels;
+};
+/// Noise with a stripe at a place that tells the class, so that there is something to learn.
+Batch make_batch(const Shape& input, int64_t classes, uint64_t number);
+
+/// Backend, precision, ranks, optimizer, memory, seed and pixel normalization are the recipe's; the
+/// rate is constant. Every variant has `input`.
+CompileRequest session_request(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe);
+
 class Session {
  public:
-  /// Backend, precision, ranks, optimizer, seed and pixel normalization are the recipe's; the rate is
-  /// constant. Every variant has `input`.
+  /// Of session_request().
   Session(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe, bool fused = true);
+  /// `recipe` says the first values only.
+  Session(std::shared_ptr<const CompiledModel> model, const Recipe& recipe,
+          const ContextOptions& options = {});
 
   Context& context() { return *context_; }
   const CompiledModel& model() const { return *model_; }
@@ -36,8 +49,9 @@ class Session {
   std::vector<std::byte> bytes(Region first, Region last);
 
   /// Puts a batch where the loader would, normalized where the backend does not do that itself. `pixels` are
-  /// dense NHWC.
-  void feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels);
+  /// dense NHWC of the variant's shape.
+  void feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels,
+            Variant variant = Variant::TRAIN_BASE);
 
  private:
   std::shared_ptr<const CompiledModel> model_;

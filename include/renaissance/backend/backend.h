@@ -13,6 +13,7 @@
 
 #include "renaissance/backend/arena_keeper.h"
 #include "renaissance/graph/compiler.h"
+#include "renaissance/graph/node_work.h"
 
 namespace tr {
 
@@ -37,12 +38,12 @@ struct DeviceRates {
   double matrix_flops_per_s = 0.0;  ///< of a square matrix product, random operands
 };
 
-/// Device time of one call of a step run by itself, and the least that it must do.
+/// Device time of one call of a step run by itself, and the least that it must do. A call may be several nodes
+/// that the backend has one kernel for, which then moves fewer bytes than they would.
 struct NodeTime {
   std::string name;
   double ms = 0.0;
-  int64_t bytes = 0;   ///< each operand moved once
-  int64_t flops = 0;   ///< 0 where bytes decide
+  NodeWork work;
 };
 
 class Context {
@@ -72,7 +73,7 @@ class Context {
   virtual void synchronize() = 0;
 
   /// The calls of a variant's step, each run by itself `repeats` times after a warm-up (the median counts),
-  /// which changes what a step changes; 0 repeats: none is run, only bytes and flops are filled in.
+  /// which changes what a step changes.
   virtual std::vector<NodeTime> profile(Variant variant, int repeats) = 0;
   /// Measures what the device can do at best with `dtype`: a large copy and a large matrix product. Allocates
   /// for it; DeviceError where there is not enough memory.
@@ -87,8 +88,16 @@ class Context {
 /// Bytes that a context of `target` could allocate now, over all ranks; −1 where the system does not say.
 int64_t available_bytes(const Target& target);
 
+struct ContextOptions {
+  /// For tests of a memory layout: before a program's first node and after every node, the bytes of transient
+  /// tensors that nothing needs any more are filled with 0xFF, which is NaN in every floating-point type and
+  /// -1 as an integer. Results do not change; steps take longer.
+  bool poison_dead_bytes = false;
+};
+
 /// Allocates the arenas and library handles of the model's target. NotSupportedError when this build has no
 /// such backend; DeviceError when the memory cannot be had (needed and available bytes are named).
-std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model);
+std::unique_ptr<Context> make_context(std::shared_ptr<const CompiledModel> model,
+                                      const ContextOptions& options = {});
 
 }  // namespace tr

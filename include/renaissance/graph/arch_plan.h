@@ -13,15 +13,15 @@ namespace tr {
 using ValueId = int;
 
 struct Layer {
-  std::string name;               ///< "layer1.0.conv1"
+  std::string name;  ///< "layer1.0.conv1"
   const CatalogEntry* entry = nullptr;
-  Attributes attrs;               ///< complete
-  std::vector<ValueId> inputs;    ///< all produced by earlier layers
-  std::string where;              ///< place in the user's file, for errors
+  Attributes attrs;             ///< complete
+  std::vector<ValueId> inputs;  ///< all produced by earlier layers
+  std::string where;            ///< place in the user's file, for errors
 };
 
 struct ArchPlan {
-  std::vector<Layer> layers;      ///< topological order
+  std::vector<Layer> layers;  ///< topological order
   ValueId output = 0;
   /// Per value, the value whose tensor it is: itself, or what a view (flatten, identity) looks at.
   std::vector<ValueId> storage;

@@ -20,6 +20,8 @@ enum class InputBuffer : uint8_t { A, B };
 /// A whole step. TRAIN runs every part but INFERENCE; EVAL runs INPUT, INFERENCE and METRICS. A training
 /// variant has the TRAIN program, a validation variant EVAL.
 enum class Program : uint8_t { TRAIN, EVAL };
+inline constexpr int NUM_PROGRAMS = 2;
+std::string_view program_name(Program program);
 inline Program program_of(Variant variant) { return is_training(variant) ? Program::TRAIN : Program::EVAL; }
 
 struct Capture {

@@ -19,6 +19,7 @@
 
 #include "renaissance/core/error.h"
 #include "renaissance/core/types.h"
+#include "renaissance/graph/lifetime.h"
 #include "renaissance/tensor/distributed_tensor.h"
 
 namespace tr {
@@ -27,8 +28,9 @@ enum class OptimizerKind : uint8_t { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, LARS 
 std::string_view optimizer_name(OptimizerKind kind);
 OptimizerKind parse_optimizer(std::string_view text);
 
-/// `LINEAR`: every region has its own span and every tensor its own slot.
-enum class Layout : uint8_t { LINEAR };
+/// `PACKED`: the transient regions share one span, where tensors that are never needed at the same time share
+/// bytes. `LINEAR`: every region has its own span and every tensor its own slot, the reference.
+enum class Layout : uint8_t { PACKED, LINEAR };
 std::string_view layout_name(Layout layout);
 
 /// Everything that decides which regions exist and how large a slot is.
@@ -38,7 +40,7 @@ struct PlanConfig {
   OptimizerKind optimizer = OptimizerKind::SGD;
   bool has_ema = false;
   bool bn_folded = false;
-  Layout layout = Layout::LINEAR;
+  Layout layout = Layout::PACKED;
 };
 
 bool is_condition_enabled(RegionCondition condition, const PlanConfig& config);
@@ -56,15 +58,15 @@ inline bool is_weight_role(ParamRole role) { return role >= ParamRole::FC_WEIGHT
 
 /// One parameter and all its twins; NO_TENSOR where the configuration has none.
 struct ParameterTensors {
-  TensorId master = NO_TENSOR;          ///< W_*
-  TensorId ema = NO_TENSOR;             ///< E_*
-  TensorId ema_16bit = NO_TENSOR;       ///< E_*_FP16
-  TensorId compute_copy = NO_TENSOR;    ///< A_*
-  TensorId grad = NO_TENSOR;            ///< G_*
-  TensorId grad_16bit = NO_TENSOR;      ///< G_*_FP16
-  TensorId first_moment = NO_TENSOR;    ///< M_*
-  TensorId second_moment = NO_TENSOR;   ///< V_*
-  TensorId norm = NO_TENSOR;            ///< N_*
+  TensorId master = NO_TENSOR;         ///< W_*
+  TensorId ema = NO_TENSOR;            ///< E_*
+  TensorId ema_16bit = NO_TENSOR;      ///< E_*_FP16
+  TensorId compute_copy = NO_TENSOR;   ///< A_*
+  TensorId grad = NO_TENSOR;           ///< G_*
+  TensorId grad_16bit = NO_TENSOR;     ///< G_*_FP16
+  TensorId first_moment = NO_TENSOR;   ///< M_*
+  TensorId second_moment = NO_TENSOR;  ///< V_*
+  TensorId norm = NO_TENSOR;           ///< N_*
 };
 
 /// BatchNorm running statistics: in force (prev) and produced by this step (next); C values each.
@@ -74,21 +76,40 @@ struct BnStats {
 
 /// Fixed ids of what every training needs; the runtime finds them by index. Same for every optimizer.
 enum BaselineId : TensorId {
-  INPUT_A_LABEL, INPUT_A_DATA, INPUT_B_LABEL, INPUT_B_DATA,
-  LABEL,                                             ///< the loss's copy of the labels
-  LOSS, TOP1, TOP5,                                  ///< this step's means (top-k as fractions)
-  LOSS_SUM, TOP1_SUM, TOP5_SUM,                      ///< sums over samples since last cleared
+  INPUT_A_LABEL,
+  INPUT_A_DATA,
+  INPUT_B_LABEL,
+  INPUT_B_DATA,
+  LABEL,  ///< the loss's copy of the labels
+  LOSS,
+  TOP1,
+  TOP5,  ///< this step's means (top-k as fractions)
+  LOSS_SUM,
+  TOP1_SUM,
+  TOP5_SUM,  ///< sums over samples since last cleared
   PREDICTED_LABEL,
-  LEARNING_RATE, LOSS_SCALE, LABEL_SMOOTHING,
-  BATCH_SIZE, BATCH_SIZE_LAST_TRAIN, BATCH_SIZE_LAST_VAL,  ///< samples that count, per rank
-  MOMENTUM, WEIGHT_DECAY, BETA1, BETA2, EPSILON,
-  BIAS_CORRECTION1, BIAS_CORRECTION2, TRUST_COEFFICIENT,
-  GRADIENT_FACTOR,                                   ///< CUDA: what this step's update multiplies gradients with
-  NAN_FLAG,                                          ///< INT32: 1 if any gradient is not finite
-  STEP,                                              ///< INT32: optimizer steps taken
-  CLEAN_STEPS, SKIPPED_STEPS,                        ///< INT32: since the scale last changed; in all
-  DROPOUT_SEED, DROPOUT_COUNTER,                     ///< INT32
-  SYNC_COUNTERS,                                     ///< INT32: NUM_SYNC_COUNTERS, zero between nodes
+  LEARNING_RATE,
+  LOSS_SCALE,
+  LABEL_SMOOTHING,
+  BATCH_SIZE,
+  BATCH_SIZE_LAST_TRAIN,
+  BATCH_SIZE_LAST_VAL,  ///< samples that count, per rank
+  MOMENTUM,
+  WEIGHT_DECAY,
+  BETA1,
+  BETA2,
+  EPSILON,
+  BIAS_CORRECTION1,
+  BIAS_CORRECTION2,
+  TRUST_COEFFICIENT,
+  GRADIENT_FACTOR,  ///< CUDA: what this step's update multiplies gradients with
+  NAN_FLAG,         ///< INT32: 1 if any gradient is not finite
+  STEP,             ///< INT32: optimizer steps taken
+  CLEAN_STEPS,
+  SKIPPED_STEPS,  ///< INT32: since the scale last changed; in all
+  DROPOUT_SEED,
+  DROPOUT_COUNTER,  ///< INT32
+  SYNC_COUNTERS,    ///< INT32: NUM_SYNC_COUNTERS, zero between nodes
   NUM_BASELINE_IDS
 };
 
@@ -100,8 +121,8 @@ struct BaselineShapes {
 };
 
 struct RegionInfo {
-  int64_t base = 0;      ///< bytes from the arena's base
-  int64_t bytes = 0;
+  int64_t base = 0;   ///< bytes from the arena's base; of a packed transient region, the zone's
+  int64_t bytes = 0;  ///< sum of its tensors' slots, which of a packed transient region overlap
   int32_t tensors = 0;
   bool enabled = false;
 };
@@ -112,6 +133,10 @@ struct PlanImage {
   std::array<RegionInfo, NUM_REGIONS> regions{};  ///< regions[END].base is the total
   std::vector<DTensor> tensors;                   ///< by id
   int64_t total_bytes = 0;
+  // PACKED only.
+  int64_t zone_base = 0, zone_bytes = 0;  ///< the span that the transient regions share
+  int64_t zone_lower_bound = 0;           ///< no layout of the zone needs less
+  std::vector<TransientUse> uses;         ///< by tensor id
 };
 
 class MemoryPlan {
@@ -121,39 +146,43 @@ class MemoryPlan {
   explicit MemoryPlan(const PlanConfig& config);
 
   // One function per role; the region is inside it. `shape` is the tensor's own.
-#define TR_SEMANTIC_ALLOCATIONS(X)                                                        \
-  X(alloc_eq_bias, W_EQ_BIAS) X(alloc_eq_scale, W_EQ_SCALE)                               \
-  X(alloc_bn_bias, W_BN_BIAS) X(alloc_bn_weight, W_BN_WEIGHT)                             \
-  X(alloc_fc_bias, W_FC_BIAS) X(alloc_fc_weight, W_FC_WEIGHT)                             \
-  X(alloc_first_conv_weight, W_FIRST_CONV) X(alloc_deep_conv_weight, W_DEEP_CONV)         \
-  X(alloc_ema_bn_bias, E_BN_BIAS) X(alloc_ema_bn_weight, E_BN_WEIGHT)                     \
-  X(alloc_ema_fc_bias, E_FC_BIAS) X(alloc_ema_fc_weight, E_FC_WEIGHT)                     \
-  X(alloc_ema_first_conv, E_FIRST_CONV) X(alloc_ema_deep_conv, E_DEEP_CONV)               \
-  X(alloc_ema_fc_weight_fp16, E_FC_WEIGHT_FP16)                                           \
-  X(alloc_ema_first_conv_fp16, E_FIRST_CONV_FP16)                                         \
-  X(alloc_ema_deep_conv_fp16, E_DEEP_CONV_FP16)                                           \
-  X(alloc_amp_fc_weight, A_FC_WEIGHT) X(alloc_amp_first_conv, A_FIRST_CONV)               \
-  X(alloc_amp_deep_conv, A_DEEP_CONV)                                                     \
-  X(alloc_grad_bn_bias, G_BN_BIAS) X(alloc_grad_bn_weight, G_BN_WEIGHT)                   \
-  X(alloc_grad_fc_bias, G_FC_BIAS) X(alloc_grad_fc_weight, G_FC_WEIGHT)                   \
-  X(alloc_grad_first_conv, G_FIRST_CONV) X(alloc_grad_deep_conv, G_DEEP_CONV)             \
-  X(alloc_grad_fc_weight_fp16, G_FC_WEIGHT_FP16)                                          \
-  X(alloc_grad_first_conv_fp16, G_FIRST_CONV_FP16)                                        \
-  X(alloc_grad_deep_conv_fp16, G_DEEP_CONV_FP16)                                          \
-  X(alloc_momentum_bn_bias, M_BN_BIAS) X(alloc_momentum_bn_weight, M_BN_WEIGHT)           \
-  X(alloc_momentum_fc_bias, M_FC_BIAS) X(alloc_momentum_fc_weight, M_FC_WEIGHT)           \
-  X(alloc_momentum_first_conv, M_FIRST_CONV) X(alloc_momentum_deep_conv, M_DEEP_CONV)     \
-  X(alloc_second_moment_bn_bias, V_BN_BIAS) X(alloc_second_moment_bn_weight, V_BN_WEIGHT) \
-  X(alloc_second_moment_fc_bias, V_FC_BIAS) X(alloc_second_moment_fc_weight, V_FC_WEIGHT) \
-  X(alloc_second_moment_first_conv, V_FIRST_CONV)                                         \
-  X(alloc_second_moment_deep_conv, V_DEEP_CONV)                                           \
-  X(alloc_norm_fc_weight, N_FC_WEIGHT) X(alloc_norm_first_conv, N_FIRST_CONV)             \
-  X(alloc_norm_deep_conv, N_DEEP_CONV)                                                    \
-  X(alloc_mask, S_MASK)                                                                   \
-  X(alloc_temp_fp32, T_TEMP_FP32) X(alloc_temp_fp16, T_TEMP_FP16)                         \
-  X(alloc_temp_int32, T_TEMP_INT32) X(alloc_temp_int8, T_TEMP_INT8)                       \
-  X(alloc_scalar_fp32, S_SCALAR_FP32) X(alloc_scalar_fp16, S_SCALAR_FP16)                 \
-  X(alloc_scalar_int32, S_SCALAR_INT32) X(alloc_scalar_int8, S_SCALAR_INT8)
+#define TR_SEMANTIC_ALLOCATIONS(X)                                                                           \
+  X(alloc_eq_bias, W_EQ_BIAS)                                                                                \
+  X(alloc_eq_scale, W_EQ_SCALE) X(alloc_bn_bias, W_BN_BIAS) X(alloc_bn_weight, W_BN_WEIGHT) X(               \
+      alloc_fc_bias, W_FC_BIAS) X(alloc_fc_weight, W_FC_WEIGHT) X(alloc_first_conv_weight, W_FIRST_CONV)     \
+      X(alloc_deep_conv_weight, W_DEEP_CONV) X(alloc_ema_bn_bias, E_BN_BIAS) X(                              \
+          alloc_ema_bn_weight, E_BN_WEIGHT) X(alloc_ema_fc_bias, E_FC_BIAS) X(alloc_ema_fc_weight,           \
+                                                                              E_FC_WEIGHT)                   \
+          X(alloc_ema_first_conv, E_FIRST_CONV) X(alloc_ema_deep_conv, E_DEEP_CONV) X(                       \
+              alloc_ema_fc_weight_fp16, E_FC_WEIGHT_FP16) X(alloc_ema_first_conv_fp16, E_FIRST_CONV_FP16)    \
+              X(alloc_ema_deep_conv_fp16, E_DEEP_CONV_FP16) X(alloc_amp_fc_weight, A_FC_WEIGHT) X(           \
+                  alloc_amp_first_conv, A_FIRST_CONV) X(alloc_amp_deep_conv, A_DEEP_CONV)                    \
+                  X(alloc_grad_bn_bias, G_BN_BIAS) X(alloc_grad_bn_weight, G_BN_WEIGHT) X(                   \
+                      alloc_grad_fc_bias, G_FC_BIAS) X(alloc_grad_fc_weight,                                 \
+                                                       G_FC_WEIGHT) X(alloc_grad_first_conv, G_FIRST_CONV)   \
+                      X(alloc_grad_deep_conv, G_DEEP_CONV) X(alloc_grad_fc_weight_fp16, G_FC_WEIGHT_FP16) X( \
+                          alloc_grad_first_conv_fp16, G_FIRST_CONV_FP16) X(alloc_grad_deep_conv_fp16,        \
+                                                                           G_DEEP_CONV_FP16)                 \
+                          X(alloc_momentum_bn_bias, M_BN_BIAS) X(alloc_momentum_bn_weight, M_BN_WEIGHT) X(   \
+                              alloc_momentum_fc_bias, M_FC_BIAS) X(alloc_momentum_fc_weight, M_FC_WEIGHT)    \
+                              X(alloc_momentum_first_conv, M_FIRST_CONV) X(                                  \
+                                  alloc_momentum_deep_conv,                                                  \
+                                  M_DEEP_CONV) X(alloc_second_moment_bn_bias,                                \
+                                                 V_BN_BIAS) X(alloc_second_moment_bn_weight, V_BN_WEIGHT)    \
+                                  X(alloc_second_moment_fc_bias, V_FC_BIAS) X(                               \
+                                      alloc_second_moment_fc_weight,                                         \
+                                      V_FC_WEIGHT) X(alloc_second_moment_first_conv, V_FIRST_CONV)           \
+                                      X(alloc_second_moment_deep_conv, V_DEEP_CONV) X(                       \
+                                          alloc_norm_fc_weight, N_FC_WEIGHT) X(alloc_norm_first_conv,        \
+                                                                               N_FIRST_CONV)                 \
+                                          X(alloc_norm_deep_conv, N_DEEP_CONV) X(alloc_mask, S_MASK) X(      \
+                                              alloc_temp_fp32, T_TEMP_FP32) X(alloc_temp_fp16, T_TEMP_FP16)  \
+                                              X(alloc_temp_int32, T_TEMP_INT32)                              \
+                                                  X(alloc_temp_int8, T_TEMP_INT8)                            \
+                                                      X(alloc_scalar_fp32, S_SCALAR_FP32)                    \
+                                                          X(alloc_scalar_fp16, S_SCALAR_FP16)                \
+                                                              X(alloc_scalar_int32, S_SCALAR_INT32)          \
+                                                                  X(alloc_scalar_int8, S_SCALAR_INT8)
 #define TR_DECLARE_ALLOCATION(function, region) \
   TensorId function(const Shape& shape) { return allocate(shape, Region::region); }
   TR_SEMANTIC_ALLOCATIONS(TR_DECLARE_ALLOCATION)
@@ -177,8 +206,10 @@ class MemoryPlan {
   /// Raises the slot of tensor `id` to at least `bytes`: the largest over the variants.
   void reserve_slot(TensorId id, int64_t bytes);
 
-  /// Offsets, regions, validation, lock. Once.
+  /// Offsets, regions, validation, lock. Once. The placement of the transient zone is for PACKED, which does
+  /// not go without (StateError), and for PACKED alone.
   void finalize();
+  void finalize(const TransientPlacement& placement);
   /// MEMORY_LOCKED → COMPILED, when the graphs over this plan exist.
   void mark_compiled();
 
@@ -197,6 +228,7 @@ class MemoryPlan {
 
  private:
   TensorId allocate(const Shape& shape, Region region);
+  void lay_out(const TransientPlacement* placement);
   void require_phase(Phase phase, std::string_view what) const;
 
   PlanImage image_;
@@ -207,6 +239,9 @@ class MemoryPlan {
 /// Makes the slot of every tensor the largest over the plans (all in PLANNING, with equal ids, regions
 /// and dtypes; ValueError otherwise).
 void agree_on_slots(std::span<MemoryPlan> plans);
+
+/// Packs the transient tensors of plans that agree on their slots; pure and deterministic. `uses`: by id.
+TransientPlacement place_transients(const MemoryPlan& plan, std::vector<TransientUse> uses);
 
 /// The first…last pairs whose bytes must be adjacent with nothing foreign inside.
 std::span<const std::pair<Region, Region>> contiguous_runs();

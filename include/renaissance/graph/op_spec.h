@@ -20,24 +20,25 @@
 namespace tr {
 
 /// INFERENCE is the forward pass of evaluation. An operator's backward is either one BACKWARD pass or
-/// BACKWARD_WEIGHT then BACKWARD_DATA; the latter is left out where the input needs no gradient.
-enum class Pass : uint8_t { FORWARD, INFERENCE, BACKWARD, BACKWARD_WEIGHT, BACKWARD_DATA };
+/// BACKWARD_WEIGHT then BACKWARD_DATA; the latter is left out where the input needs no gradient. RECOMPUTE is
+/// y once more, to the bit, from x and what FORWARD saved.
+enum class Pass : uint8_t { FORWARD, INFERENCE, BACKWARD, BACKWARD_WEIGHT, BACKWARD_DATA, RECOMPUTE };
 std::string_view pass_name(Pass pass);
 
 /// Roles of a node's operands; the index tells apart several of one role.
 enum class Port : uint8_t {
-  X,            ///< input features, x[i]
-  Y,            ///< output features
-  DX,           ///< gradient of x[i]
-  DY,           ///< gradient of y; several, up to most_gradients(), are to be summed
-  PARAM,        ///< params()[i] as the kernels compute with it: the 16-bit copy under AMP where it has one
-  PARAM_GRAD,   ///< gradient of params()[i], likewise
-  STATE_PREV,   ///< BatchNorm: 0 running mean, 1 running variance in force
-  STATE_NEXT,   ///< BatchNorm: the same, as this step produces them
-  SAVED,        ///< saved()[i]: kept from forward to backward
-  STATISTICS,   ///< sums over y that one operator's FORWARD leaves for the next one's, FP32 [1,1,rows,C]
-  WORKSPACE,    ///< scratch of one node, undefined before and after
-  BASELINE,     ///< a baseline tensor; the index is its BaselineId
+  X,           ///< input features, x[i]
+  Y,           ///< output features
+  DX,          ///< gradient of x[i]
+  DY,          ///< gradient of y; several, up to most_gradients(), are to be summed
+  PARAM,       ///< params()[i] as the kernels compute with it: the 16-bit copy under AMP where it has one
+  PARAM_GRAD,  ///< gradient of params()[i], likewise
+  STATE_PREV,  ///< BatchNorm: 0 running mean, 1 running variance in force
+  STATE_NEXT,  ///< BatchNorm: the same, as this step produces them
+  SAVED,       ///< saved()[i]: kept from forward to backward
+  STATISTICS,  ///< sums over y that one operator's FORWARD leaves for the next one's, FP32 [1,1,rows,C]
+  WORKSPACE,   ///< scratch of one node, undefined before and after
+  BASELINE,    ///< a baseline tensor; the index is its BaselineId
 };
 std::string_view port_name(Port port);
 
@@ -51,6 +52,11 @@ inline Use reads(Port port, int index = 0) { return {port, index, true, false}; 
 inline Use writes(Port port, int index = 0) { return {port, index, false, true}; }
 inline Use updates(Port port, int index = 0) { return {port, index, true, true}; }
 
+/// An output of a pass that may lie on an input's bytes: no element is read after it has been written.
+struct InPlace {
+  Use output, input;
+};
+
 struct AttrSpec {
   std::string name;
   std::optional<AttrValue> default_value;  ///< none: required. Its type (or `type_example`'s) is the type
@@ -61,11 +67,11 @@ struct AttrSpec {
 enum class InitKind : uint8_t { WEIGHT, BIAS, ONES, ZEROS };
 
 struct ParamSpec {
-  std::string name;     ///< "weight", "bias"
+  std::string name;  ///< "weight", "bias"
   ParamRole role;
-  Shape shape;          ///< K,R,S,C; out × in; or 1,1,1,C
+  Shape shape;  ///< K,R,S,C; out × in; or 1,1,1,C
   InitKind init;
-  int64_t fan_in = 1;   ///< of the layer's weight, for a bias too (PyTorch's default bound)
+  int64_t fan_in = 1;  ///< of the layer's weight, for a bias too (PyTorch's default bound)
   int64_t fan_out = 1;
   /// Shape of the same tensor in a torchvision state_dict: [K,C,R,S], [out,in] or [C].
   std::vector<int64_t> door_shape;
@@ -81,20 +87,20 @@ struct SavedSpec {
 
 /// One layer at one input shape: all an operator may depend on.
 struct OpQuery {
-  std::string layer;             ///< dotted name, for errors
-  Attributes attrs;              ///< complete: defaults filled in
+  std::string layer;  ///< dotted name, for errors
+  Attributes attrs;   ///< complete: defaults filled in
   std::vector<Shape> x;
   Shape y;
-  DType dtype = DType::FP32;     ///< of features
+  DType dtype = DType::FP32;  ///< of features
   Target target;
   bool reads_network_input = false;
-  std::vector<bool> needs_dx;    ///< per input
-  int gradients = 1;             ///< DY operands of the backward passes
-  int statistics = 0;            ///< rows of the STATISTICS operand of FORWARD, as statistics_rows(); 0: none
+  std::vector<bool> needs_dx;  ///< per input
+  int gradients = 1;           ///< DY operands of the backward passes
+  int statistics = 0;          ///< rows of the STATISTICS operand of FORWARD, as statistics_rows(); 0: none
 };
 
 struct Offer {
-  std::string declined;          ///< empty: supported; else the reason
+  std::string declined;  ///< empty: supported; else the reason
   int64_t workspace_bytes = 0;
   bool supported() const { return declined.empty(); }
 };
@@ -123,12 +129,17 @@ class OpSpec {
   /// DY operands that backward can sum itself; the compiler's own nodes sum the rest.
   virtual int most_gradients(const OpQuery&) const { return 1; }
   /// Rows of STATISTICS that FORWARD can leave for the only reader of y, if that one's takes_statistics() is
-  /// true. 0: none; 1: an offset per channel that y lacks; 2: sum and sum of squares over y's pixels; 3: these
-  /// and the offset.
+  /// true. 0: none; 1: an offset per channel that y lacks; 2: sum and sum of squares over y's pixels; 3:
+  /// these and the offset.
   virtual int statistics_rows(const OpQuery&) const { return 0; }
   virtual bool takes_statistics(const OpQuery&) const { return false; }
   /// What a pass reads and writes, WORKSPACE left out.
   virtual std::vector<Use> uses(const OpQuery&, Pass) const = 0;
+  /// How y is computed again in the same step: RECOMPUTE where that is less work than FORWARD, else FORWARD,
+  /// which then writes all that it wrote before with the same values.
+  virtual Pass recompute_pass() const { return Pass::FORWARD; }
+  /// Outputs that may take over an input's bytes, the best first. Both have the same shape and dtype.
+  virtual std::vector<InPlace> in_place(const OpQuery&, Pass) const { return {}; }
   /// Attributes of the fused operator if this one can take its only consumer in (`input` is the place of
   /// this operator's output among the consumer's inputs); nothing if it cannot.
   virtual std::optional<Attributes> absorb(const Attributes& /*mine*/, std::string_view /*consumer*/,
@@ -154,7 +165,7 @@ struct Binding {
   OpQuery query;
   Pass pass;
   std::vector<Operand> operands;
-  std::byte* workspace = nullptr;     ///< 256-byte aligned, offer().workspace_bytes long
+  std::byte* workspace = nullptr;  ///< 256-byte aligned, offer().workspace_bytes long
 
   const Operand* find(Port port, int index = 0) const;
   bool has(Port port, int index = 0) const { return find(port, index) != nullptr; }

@@ -12,6 +12,7 @@
 
 #include "renaissance/graph/blueprint.h"
 #include "renaissance/graph/memory_plan.h"
+#include "renaissance/graph/recompute.h"
 #include "renaissance/graph/schedule.h"
 #include "renaissance/graph/target.h"
 
@@ -111,7 +112,9 @@ struct Recipe {
   int threads = 0;                       ///< compute threads; 0: all cores
   bool deterministic = true;
   bool allow_tf32 = false;
-  Layout layout = Layout::LINEAR;        ///< `memory.layout`
+  Layout layout = Layout::PACKED;        ///< `memory.layout`
+  Recompute recompute = Recompute::AS_NEEDED;  ///< `memory.recompute`
+  int64_t budget_bytes = 0;              ///< `memory.budget`; 0: none
   int64_t workspace_cap_bytes = 32ll << 20;  ///< `memory.workspace_cap`
   std::filesystem::path run_dir;         ///< empty: runs/<name>
 

@@ -16,7 +16,7 @@ struct StepBenchmark {
   int64_t planned_bytes = 0;                         ///< of one rank's arena
   int64_t device_bytes = 0;                          ///< in use for it, as the driver reports; 0 on the CPU
   int64_t device_overhead_bytes = 0;                 ///< in use before it: driver context and libraries
-  int64_t moved_bytes = 0, flops = 0;                ///< of one step, each operand of each node moved once
+  int64_t moved_bytes = 0, flops = 0;                ///< of one step of one rank: NodeWork of all nodes
   DeviceRates rates;                                 ///< what the device reaches at best; 0 where not measured
   std::vector<NodeTime> nodes;                       ///< in step order; only where asked for
 };

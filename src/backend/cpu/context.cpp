@@ -6,6 +6,7 @@
 #include "backend/cpu/host_arena.h"
 #include "backend/cpu/rates.h"
 #include "backend/factories.h"
+#include "backend/poison.h"
 #include "ops/support/cpu.h"
 #include "range_ops/input_buffer.h"
 #include "range_ops/range_ops_cpu.h"
@@ -29,8 +30,9 @@ class CpuStep : public CapturedStep {
 
 class CpuBackend : public Context {
  public:
-  CpuBackend(std::shared_ptr<const CompiledModel> model)
+  CpuBackend(std::shared_ptr<const CompiledModel> model, const ContextOptions& options)
       : model_(std::move(model)),
+        options_(options),
         threads_(model_->request.target.threads > 0 ? model_->request.target.threads : omp_get_num_procs()),
         arenas_(model_->request.target.ranks, model_->plan(Variant::TRAIN_BASE).total_bytes(), allocator_) {}
 
@@ -45,12 +47,19 @@ class CpuBackend : public Context {
                                               const std::vector<GraphId>& parts) override {
     omp_set_num_threads(threads_);  // oneDNN sizes its primitives for this many
     std::vector<Call> calls;
+    const auto add = [&](Call call) {
+      if (call) calls.push_back(std::move(call));
+    };
+    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(variant)) : Poison();
     // Between two exchanges each rank runs through, so that its data stay in cache.
     std::vector<const GraphNode*> pending;
     const auto flush = [&] {
       for (int rank = 0; rank < arenas_.ranks(); ++rank)
-        for (const GraphNode* node : pending)
-          if (Call call = bind(*node, variant, buffer, rank)) calls.push_back(std::move(call));
+        for (const GraphNode* node : pending) {
+          add(poison_bytes(poison.before(*node), rank));
+          add(bind(*node, variant, buffer, rank));
+          add(poison_bytes(poison.after(*node), rank));
+        }
       pending.clear();
     };
     for (const GraphId part : parts) {
@@ -62,8 +71,7 @@ class CpuBackend : public Context {
         flush();
         std::vector<std::byte*> bases;
         for (int rank = 0; rank < arenas_.ranks(); ++rank) bases.push_back(arenas_.ptr_at(rank, 0));
-        if (Call call = bind_collective_cpu(node, *model_, model_->plan(variant), bases))
-          calls.push_back(std::move(call));
+        add(bind_collective_cpu(node, *model_, model_->plan(variant), bases));  // touches nothing transient
       }
     }
     flush();
@@ -94,7 +102,7 @@ class CpuBackend : public Context {
       for (const GraphNode& node : model_->graph.part(part)) {
         if (node.kind == NodeKind::RANGE && is_collective(node.range_op)) continue;
         const Call call = bind(node, variant, InputBuffer::A, 0);
-        if (call) times.push_back(least_work(node, variant, repeats > 0 ? median_ms(call, repeats) : 0.0));
+        if (call) times.push_back({node.name, median_ms(call, repeats), node_work(*model_, node, variant)});
       }
     return times;
   }
@@ -112,20 +120,13 @@ class CpuBackend : public Context {
     return address;
   }
 
-  /// Bytes of the operands or of the ranges, each moved once, and the operator's arithmetic.
-  NodeTime least_work(const GraphNode& node, Variant variant, double ms) const {
-    const MemoryPlan& plan = model_->plan(variant);
-    NodeTime time{node.name, ms, 0, 0};
-    for (const std::vector<RegionRange>* ranges : {&node.in, &node.out})
-      for (const RegionRange& range : *ranges) time.bytes += resolve_region_bounds(plan, range).second;
-    for (const NodeOperand& operand : node.operands)
-      if (operand.port != Port::BASELINE)
-        time.bytes +=
-            plan.tensor(operand.id).data_bytes() * ((operand.read ? 1 : 0) + (operand.write ? 1 : 0));
-    if (node.kind == NodeKind::COMPUTE)
-      time.flops = model_->ops[static_cast<size_t>(node.op)].entry->spec->flops(
-          model_->query(node.op, variant), node.pass);
-    return time;
+  /// Empty where there is nothing to overwrite.
+  Call poison_bytes(const std::vector<ByteRange>& ranges, int rank) const {
+    if (ranges.empty()) return {};
+    return [ranges, arena = arenas_.ptr_at(rank, 0)] {
+      for (const ByteRange& range : ranges)
+        std::memset(arena + range.offset, POISON_BYTE, static_cast<size_t>(range.bytes));
+    };
   }
 
   Call bind(const GraphNode& node, Variant variant, InputBuffer buffer, int rank) {
@@ -143,7 +144,7 @@ class CpuBackend : public Context {
       const TensorId id = for_buffer(operand.id, buffer);
       binding.operands.push_back({operand.port, operand.index, plan.tensor(id), at(id)});
     }
-    binding.workspace = at(model_->workspace);
+    if (node.workspace != NO_TENSOR) binding.workspace = at(node.workspace);
     const auto& kernels =
         model_->ops[static_cast<size_t>(node.op)].entry->kernels[static_cast<size_t>(BackendKind::CPU)];
     TR_CHECK(kernels != nullptr, NotSupportedError,
@@ -152,6 +153,7 @@ class CpuBackend : public Context {
   }
 
   std::shared_ptr<const CompiledModel> model_;
+  ContextOptions options_;
   int threads_;
   HostArenaAllocator allocator_;
   ArenaKeeper arenas_;
@@ -160,8 +162,9 @@ class CpuBackend : public Context {
 
 }  // namespace
 
-std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model) {
-  return std::make_unique<CpuBackend>(std::move(model));
+std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel> model,
+                                          const ContextOptions& options) {
+  return std::make_unique<CpuBackend>(std::move(model), options);
 }
 
 int64_t available_cpu_bytes() { return available_host_bytes(); }

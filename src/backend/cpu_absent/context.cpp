@@ -2,7 +2,7 @@
 
 namespace tr {
 
-std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel>) {
+std::unique_ptr<Context> make_cpu_context(std::shared_ptr<const CompiledModel>, const ContextOptions&) {
   throw Error(ErrorKind::NotSupportedError,
               "device 'cpu': this build has no cpu backend; configure with -DTR_CPU=ON, or plan only");
 }

@@ -4,10 +4,14 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/random_values.h"
 #include "backend/factories.h"
+#include "backend/poison.h"
+#include "ops/support/cuda_graph.h"
 #include "range_ops/input_buffer.h"
 #include "range_ops/input_cuda.h"
 #include "range_ops/range_ops_cuda.h"
+#include "renaissance/graph/node_work.h"
 
 namespace tr {
 
@@ -29,30 +33,60 @@ bool ends_a_pass(Variant variant) {
 struct NamedCall {
   std::string name;
   Call call;
-  int64_t bytes = 0, flops = 0;
+  NodeWork work;
 };
 
-/// Owns an executable graph.
-class Executable {
+/// What a step multiplies: its input, features, their gradients, and the parameters it computes with.
+bool is_multiplied(Region region) {
+  const auto within = [region](Region first, Region last) { return first <= region && region <= last; };
+  return within(Region::W_BN_BIAS, Region::W_DEEP_CONV) || within(Region::A_FC_WEIGHT, Region::A_DEEP_CONV) ||
+         region == Region::I_A_DATA || region == Region::I_B_DATA ||
+         within(Region::F_FEATURE_FP32, Region::F_GRAD_SLOT_FP16);
+}
+bool is_parameter(Region region) { return region <= Region::A_DEEP_CONV; }
+
+/// While it lives, algorithms are timed on random values in place of an arena's zeros, which draw less power
+/// and so run faster than real data; afterwards they are zeros again. An arena that something was written to
+/// keeps what it has.
+class ValuesForTiming {
  public:
-  Executable(cudaGraph_t graph, const std::string& who) {
-    const cudaError_t status = cudaGraphInstantiate(&handle_, graph, 0);
-    cudaGraphDestroy(graph);
-    check_cuda(status, cat(who, ": instantiating the captured step"));
+  ValuesForTiming(CudaContext& context, const MemoryPlan& plan, std::byte* arena, bool arena_holds_zeros)
+      : context_(context), plan_(plan), arena_(arena) {
+    if (arena_holds_zeros) context_.before_timing = [this] { fill(); };
   }
-  ~Executable() { cudaGraphExecDestroy(handle_); }
-  Executable(const Executable&) = delete;
-  Executable& operator=(const Executable&) = delete;
-  cudaGraphExec_t handle() const { return handle_; }
+  /// The stream's next use reports what keeps it from clearing.
+  ~ValuesForTiming() {
+    context_.before_timing = nullptr;
+    if (filled_) cudaMemsetAsync(arena_, 0, static_cast<size_t>(plan_.total_bytes()), context_.stream);
+  }
+  ValuesForTiming(const ValuesForTiming&) = delete;
+  ValuesForTiming& operator=(const ValuesForTiming&) = delete;
 
  private:
-  cudaGraphExec_t handle_ = nullptr;
+  /// Weights are small, so that sums of products stay about as large as their terms.
+  void fill() {
+    constexpr float MOST_VALUE = 1.0f, MOST_PARAMETER = 1.0f / 32.0f;
+    if (filled_) return;
+    filled_ = true;
+    for (const DTensor& tensor : plan_.tensors())
+      if (is_multiplied(tensor.region))
+        launch_random_values(tensor.dtype, arena_ + tensor.offset,
+                             tensor.slot_bytes / dtype_bytes(tensor.dtype),
+                             is_parameter(tensor.region) ? MOST_PARAMETER : MOST_VALUE, context_.stream);
+    check_cuda(cudaGetLastError(), "values for timing");
+  }
+
+  CudaContext& context_;
+  const MemoryPlan& plan_;
+  std::byte* arena_;
+  bool filled_ = false;
 };
 
 class CudaBackend : public Context {
  public:
-  explicit CudaBackend(std::shared_ptr<const CompiledModel> model)
+  CudaBackend(std::shared_ptr<const CompiledModel> model, const ContextOptions& options)
       : model_(std::move(model)),
+        options_(options),
         device_(model_->request.target),
         free_before_arena_(free_device_bytes()),
         arenas_(1, base_plan().total_bytes(), allocator_),
@@ -88,6 +122,7 @@ class CudaBackend : public Context {
   bool loads_ahead() const override { return true; }
 
   void load_input(Variant variant, InputBuffer buffer) override {
+    holds_zeros_ = false;
     for (const NamedCall& call : input_calls(variant, buffer, stream())) call.call();
     check(cudaGetLastError());
     check(cudaEventRecord(slot_read_[index_of_buffer(buffer)].handle(), stream()));
@@ -100,6 +135,7 @@ class CudaBackend : public Context {
 
   void write(int rank, int64_t offset, const void* from, int64_t bytes) override {
     std::byte* to = checked(rank, offset, bytes);
+    holds_zeros_ = false;
     check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()));
     check(cudaStreamSynchronize(stream()));
   }
@@ -116,11 +152,11 @@ class CudaBackend : public Context {
     std::vector<NamedCall> calls = input_calls(variant, InputBuffer::A, stream());
     for (NamedCall& call : bind(variant, InputBuffer::A, program_parts(program_of(variant))))
       calls.push_back(std::move(call));
+    holds_zeros_ = false;
     std::vector<NodeTime> times;
     times.reserve(calls.size());
     for (const NamedCall& call : calls)
-      times.push_back({call.name, repeats > 0 ? time_on_stream(stream(), call.call, repeats) : 0.0,
-                       call.bytes, call.flops});
+      times.push_back({call.name, time_on_stream(stream(), call.call, repeats), call.work});
     return times;
   }
 
@@ -132,26 +168,30 @@ class CudaBackend : public Context {
  private:
   class Step : public CapturedStep {
    public:
-    Step(CudaBackend& backend, cudaGraph_t graph, const std::string& name, std::vector<NamedCall> calls,
-         const CudaEvent* slot_read)
-        : backend_(backend), calls_(std::move(calls)), executable_(graph, name), slot_read_(slot_read) {
-      check_cuda(cudaGraphUpload(executable_.handle(), backend_.stream()), name);
+    Step(CudaBackend& backend, Owned<cudaGraphExec_t> executable, const std::string& name,
+         std::vector<NamedCall> calls, const CudaEvent* slot_read)
+        : backend_(backend),
+          calls_(std::move(calls)),
+          executable_(std::move(executable)),
+          slot_read_(slot_read) {
+      check_cuda(cudaGraphUpload(executable_.get(), backend_.stream()), name);
     }
 
     /// What the graph launches must outlive it.
     ~Step() override { cudaStreamSynchronize(backend_.stream()); }
 
     void launch() override {
-      backend_.check(cudaGraphLaunch(executable_.handle(), backend_.stream()));
-      if (slot_read_ != nullptr) backend_.check(cudaEventRecord(slot_read_->handle(), backend_.stream()));
+      backend_.holds_zeros_ = false;
+      backend_.check(cudaGraphLaunch(executable_.get(), backend_.stream()));
       backend_.last_enqueued_.assign(calls_.back().name);
+      if (slot_read_ != nullptr) backend_.check(cudaEventRecord(slot_read_->handle(), backend_.stream()));
     }
 
    private:
     CudaBackend& backend_;
     /// Kept, since they own the library plans whose kernels the graph launches.
     std::vector<NamedCall> calls_;
-    Executable executable_;
+    Owned<cudaGraphExec_t> executable_;
     /// Recorded when the step has taken in the other buffer's batch; may be null.
     const CudaEvent* slot_read_;
   };
@@ -194,45 +234,61 @@ class CudaBackend : public Context {
                check_cuda(cudaMemcpyAsync(raw, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, on),
                           "copy input");
              },
-             bytes},
+             {bytes, 0}},
             {"unpack input",
              [=, &request] { launch_unpack_input(batch, request.pixel_mean, request.pixel_std, input, on); },
-             bytes + data.data_bytes()}};
+             {bytes + data.data_bytes(), 0}}};
   }
 
   NamedCall bind_compute(const GraphNode& node, Variant variant, InputBuffer buffer) {
     const MemoryPlan& plan = model_->plan(variant);
     const CatalogEntry& entry = *model_->ops[static_cast<size_t>(node.op)].entry;
-    NamedCall call{node.name, {}, 0, 0};
     Binding binding;
     binding.query = model_->query(node.op, variant);
     binding.pass = node.pass;
     for (const NodeOperand& operand : node.operands) {
       const DTensor& tensor = plan.tensor(for_buffer(operand.id, buffer));
       binding.operands.push_back({operand.port, operand.index, tensor, arenas_.ptr_at(0, tensor.offset)});
-      if (operand.port != Port::BASELINE)
-        call.bytes += tensor.data_bytes() * ((operand.read ? 1 : 0) + (operand.write ? 1 : 0));
     }
-    binding.workspace = arenas_.ptr_at(0, plan.tensor(model_->workspace).offset);
+    if (node.workspace != NO_TENSOR)
+      binding.workspace = arenas_.ptr_at(0, plan.tensor(node.workspace).offset);
     const auto& kernels = entry.kernels[static_cast<size_t>(BackendKind::CUDA)];
     TR_CHECK(kernels != nullptr, NotSupportedError,
              cat("'", node.name, "': this build has no cuda kernels for it"));
-    call.call = kernels->prepare(binding, device_.context());
-    call.flops = entry.spec->flops(binding.query, node.pass);
-    const cudaError_t status = cudaGetLastError();
-    check_cuda(status, cat("'", node.name, "': preparing it"));
+    NamedCall call{node.name, kernels->prepare(binding, device_.context()),
+                   node_work(*model_, node, variant)};
+    check_cuda(cudaGetLastError(), cat("'", node.name, "': preparing it"));
     return call;
+  }
+
+  /// Overwrites ranges of the arena.
+  NamedCall poison_call(const std::vector<ByteRange>& ranges) {
+    return {"poison",
+            [ranges, arena = arenas_.ptr_at(0, 0), on = stream()] {
+              for (const ByteRange& range : ranges)
+                check_cuda(
+                    cudaMemsetAsync(arena + range.offset, POISON_BYTE, static_cast<size_t>(range.bytes), on),
+                    "poison");
+            },
+            {}};
   }
 
   /// The calls of `parts` in order; neighbouring RANGE nodes are bound together, across parts.
   std::vector<NamedCall> bind(Variant variant, InputBuffer buffer, const std::vector<GraphId>& parts) {
+    ValuesForTiming values(device_.context(), base_plan(), arenas_.ptr_at(0, 0), holds_zeros_);
+    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(variant)) : Poison();
     std::vector<NamedCall> calls;
+    const auto overwrite = [&](const std::vector<ByteRange>& dead) {
+      if (!dead.empty()) calls.push_back(poison_call(dead));
+    };
     std::vector<const GraphNode*> ranges;
     const auto flush = [&] {
       if (ranges.empty()) return;
+      for (const GraphNode* node : ranges) overwrite(poison.before(*node));
       for (RangeCall& range :
            bind_ranges_cuda(ranges, *model_, model_->plan(variant), arenas_.ptr_at(0, 0), buffer, stream()))
-        calls.push_back({std::move(range.name), std::move(range.call), range.bytes, 0});
+        calls.push_back({std::move(range.name), std::move(range.call), {range.bytes, 0}});
+      for (const GraphNode* node : ranges) overwrite(poison.after(*node));
       ranges.clear();
     };
     for (const GraphId part : parts)
@@ -242,7 +298,9 @@ class CudaBackend : public Context {
           continue;
         }
         flush();
+        overwrite(poison.before(node));
         calls.push_back(bind_compute(node, variant, buffer));
+        overwrite(poison.after(node));
       }
     flush();
     device_.algorithms().save();
@@ -258,9 +316,7 @@ class CudaBackend : public Context {
     if (takes_next) next = input_calls(variant, other(buffer), device_.copy_stream());
     check(cudaStreamSynchronize(stream()));
 
-    // Relaxed: a kernel's first use may load its module in the middle of a capture.
-    check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), name);
-    try {
+    const auto enqueue_step = [&] {
       const CudaEvent started, taken;
       if (takes_next) {
         follow(device_.copy_stream(), stream(), started, name);
@@ -268,16 +324,9 @@ class CudaBackend : public Context {
       }
       for (const NamedCall& call : calls) enqueue(call, name);
       if (takes_next) follow(stream(), device_.copy_stream(), taken, name);
-    } catch (...) {
-      cudaGraph_t abandoned = nullptr;
-      cudaStreamEndCapture(stream(), &abandoned);
-      if (abandoned != nullptr) cudaGraphDestroy(abandoned);
-      cudaGetLastError();
-      throw;
-    }
-    cudaGraph_t graph = nullptr;
-    check_cuda(cudaStreamEndCapture(stream(), &graph), cat(name, ": ending the capture"));
-    return std::make_unique<Step>(*this, graph, name, std::move(calls),
+    };
+    Owned<cudaGraphExec_t> executable = capture_graph(stream(), enqueue_step, name);
+    return std::make_unique<Step>(*this, std::move(executable), name, std::move(calls),
                                   takes_next ? &slot_read_[index_of_buffer(other(buffer))] : nullptr);
   }
 
@@ -290,17 +339,26 @@ class CudaBackend : public Context {
 
   /// One node into the capture; what breaks it is named.
   void enqueue(const NamedCall& call, const std::string& step) {
-    call.call();
+    const auto failed = [&](std::string_view reason) {
+      return cat(step, ": capturing '", call.name, "' failed: ", reason);
+    };
+    try {
+      call.call();
+    } catch (const Error& error) {
+      throw Error(error.kind(), failed(error.what()));
+    }
     const cudaError_t error = cudaGetLastError();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
     const cudaError_t asked = cudaStreamIsCapturing(stream(), &status);
     TR_CHECK(error == cudaSuccess && asked == cudaSuccess && status == cudaStreamCaptureStatusActive,
              DeviceError,
-             cat(step, ": capturing '", call.name,
-                 "' failed: ", cudaGetErrorString(error != cudaSuccess ? error : asked)));
+             failed(error != cudaSuccess || asked != cudaSuccess
+                        ? cudaGetErrorString(error != cudaSuccess ? error : asked)
+                        : "it did what must not be done while a graph is recorded"));
   }
 
   std::shared_ptr<const CompiledModel> model_;
+  ContextOptions options_;
   CudaDevice device_;
   int64_t free_before_arena_;
   DeviceArenaAllocator allocator_;
@@ -309,13 +367,15 @@ class CudaBackend : public Context {
   PinnedMemory slots_;
   std::array<CudaEvent, 2> slot_read_;  ///< by buffer: its host slot has been read
   std::string last_enqueued_;           ///< a node; has room, so that no launch allocates
+  bool holds_zeros_ = true;             ///< the arena, as nothing was written to it yet
 };
 
 }  // namespace
 
-std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel> model) {
+std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel> model,
+                                           const ContextOptions& options) {
   require_cuda_device();
-  return std::make_unique<CudaBackend>(std::move(model));
+  return std::make_unique<CudaBackend>(std::move(model), options);
 }
 
 int64_t available_cuda_bytes() {

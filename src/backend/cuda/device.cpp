@@ -1,6 +1,8 @@
 #include "backend/cuda/device.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 
 namespace tr {
 
@@ -11,8 +13,8 @@ std::string cudnn_version_text(size_t version) {
   return cat(version / 10000, '.', version / 100 % 100, '.', version % 100);
 }
 
-/// To be raised when kernels change speed, so that the choice is made anew.
-constexpr int KERNEL_GENERATION = 2;
+/// To be raised when kernels change speed, or what is compared, so that the choice is made anew.
+constexpr int KERNEL_GENERATION = 3;
 
 std::string cuda_version_text(int version) { return cat(version / 1000, '.', version % 1000 / 10); }
 
@@ -77,6 +79,26 @@ std::filesystem::path cache_file(const std::string& machine) {
   return folder / ("algorithms-" + name + ".json");
 }
 
+Owned<cudaStream_t> make_stream() {
+  return make_owned<cudaStream_t>([](cudaStream_t* to) {
+    check_cuda(cudaStreamCreateWithFlags(to, cudaStreamNonBlocking), "cuda stream");
+  });
+}
+
+Owned<cudnnHandle_t> make_cudnn(cudaStream_t stream) {
+  auto handle =
+      make_owned<cudnnHandle_t>([](cudnnHandle_t* to) { check_cudnn(cudnnCreate(to), "device 'cuda'"); });
+  check_cudnn(cudnnSetStream(handle.get(), stream), "device 'cuda'");
+  return handle;
+}
+
+Owned<cublasLtHandle_t> make_cublaslt() {
+  return make_owned<cublasLtHandle_t>(
+      [](cublasLtHandle_t* to) { check_cublas(cublasLtCreate(to), "device 'cuda'"); });
+}
+
+void print_debug_line(const std::string& line) { std::clog << "renaissance: " << line << std::endl; }
+
 }  // namespace
 
 void require_cuda_device() {
@@ -114,25 +136,22 @@ std::byte* DeviceArenaAllocator::allocate(int rank, int64_t bytes) {
 
 void DeviceArenaAllocator::release(int, std::byte* arena, int64_t) noexcept { cudaFree(arena); }
 
-CudaDevice::CudaDevice(const Target& target) : algorithms_(cache_file(machine_text()), machine_text()) {
-  check_cuda(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "cuda stream");
-  check_cuda(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "cuda stream");
-  check_cudnn(cudnnCreate(&context_.cudnn), "device 'cuda'");
-  check_cudnn(cudnnSetStream(context_.cudnn, context_.stream), "device 'cuda'");
-  check_cublas(cublasLtCreate(&context_.cublaslt), "device 'cuda'");
+CudaDevice::CudaDevice(const Target& target)
+    : algorithms_(cache_file(machine_text()), machine_text()),
+      stream_(make_stream()),
+      copy_stream_(make_stream()),
+      cudnn_(make_cudnn(stream_.get())),
+      cublaslt_(make_cublaslt()) {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, 0), "device 'cuda'");
+  context_.stream = stream_.get();
+  context_.cudnn = cudnn_.get();
+  context_.cublaslt = cublaslt_.get();
   context_.multiprocessors = properties.multiProcessorCount;
   context_.algorithms = &algorithms_;
   context_.deterministic = target.deterministic;
   context_.allow_tf32 = target.allow_tf32;
-}
-
-CudaDevice::~CudaDevice() {
-  cublasLtDestroy(context_.cublaslt);
-  cudnnDestroy(context_.cudnn);
-  cudaStreamDestroy(copy_stream_);
-  cudaStreamDestroy(context_.stream);
+  if (std::getenv("RENAISSANCE_DEBUG") != nullptr) context_.debug = print_debug_line;
 }
 
 PinnedMemory::PinnedMemory(int64_t bytes) {

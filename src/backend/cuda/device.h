@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/support/cuda.h"
+#include "ops/support/cuda_owned.h"
 #include "renaissance/backend/arena_keeper.h"
 #include "renaissance/backend/backend.h"
 
@@ -25,21 +26,23 @@ class DeviceArenaAllocator : public ArenaAllocator {
 };
 
 /// Owns what a CudaContext lends: two streams, the handles of cuDNN and cuBLASLt, the remembered algorithms.
+/// With RENAISSANCE_DEBUG in the environment, debug lines go to standard error.
 class CudaDevice {
  public:
   explicit CudaDevice(const Target& target);
-  ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   CudaContext& context() { return context_; }
   AlgorithmCache& algorithms() { return algorithms_; }
-  cudaStream_t copy_stream() const { return copy_stream_; }
+  cudaStream_t copy_stream() const { return copy_stream_.get(); }
 
  private:
   AlgorithmCache algorithms_;
+  Owned<cudaStream_t> stream_, copy_stream_;
+  Owned<cudnnHandle_t> cudnn_;  ///< bound to stream_
+  Owned<cublasLtHandle_t> cublaslt_;
   CudaContext context_;
-  cudaStream_t copy_stream_ = nullptr;
 };
 
 /// Host memory that the card reads directly. Allocated once, zeroed.

@@ -2,7 +2,7 @@
 
 namespace tr {
 
-std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel>) {
+std::unique_ptr<Context> make_cuda_context(std::shared_ptr<const CompiledModel>, const ContextOptions&) {
   throw Error(ErrorKind::NotSupportedError,
               "device 'cuda': this build has no cuda backend; it can plan for one, not run on one");
 }

@@ -24,6 +24,10 @@ class AddSpec : public OpSpec {
     if (pass != Pass::FORWARD && pass != Pass::INFERENCE) return {};
     return {reads(Port::X, 0), reads(Port::X, 1), writes(Port::Y)};
   }
+
+  std::vector<InPlace> in_place(const OpQuery&, Pass) const override {
+    return {{writes(Port::Y), reads(Port::X, 0)}, {writes(Port::Y), reads(Port::X, 1)}};
+  }
 };
 
 }  // namespace

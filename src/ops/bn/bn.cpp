@@ -93,6 +93,12 @@ class BnSpec : public OpSpec {
   std::vector<Use> uses(const OpQuery& query, Pass pass) const override {
     const BnAttributes bn(query.attrs);
     std::vector<Use> uses{reads(Port::X, 0)};
+    if (pass == Pass::RECOMPUTE) {
+      if (bn.residual) uses.push_back(reads(Port::X, 1));
+      uses.insert(uses.end(), {reads(Port::PARAM, 0), reads(Port::PARAM, 1), reads(Port::SAVED, 0),
+                               reads(Port::SAVED, 1), writes(Port::Y)});
+      return uses;
+    }
     if (pass == Pass::FORWARD || pass == Pass::INFERENCE) {
       if (bn.residual) uses.push_back(reads(Port::X, 1));
       uses.insert(uses.end(), {reads(Port::PARAM, 0), reads(Port::PARAM, 1), reads(Port::STATE_PREV, 0),
@@ -118,6 +124,18 @@ class BnSpec : public OpSpec {
       if (query.needs_dx[static_cast<size_t>(i)]) uses.push_back(writes(Port::DX, i));
     uses.insert(uses.end(), {writes(Port::PARAM_GRAD, 0), writes(Port::PARAM_GRAD, 1)});
     return uses;
+  }
+
+  /// The batch's statistics are known.
+  Pass recompute_pass() const override { return Pass::RECOMPUTE; }
+
+  std::vector<InPlace> in_place(const OpQuery& query, Pass pass) const override {
+    if (pass != Pass::BACKWARD) return {};
+    std::vector<InPlace> pairs;
+    for (const int output : {1, 0})  // dx1 is dy under the mask, and dx0 is computed from it
+      for (int input = 0; input < query.gradients; ++input)
+        pairs.push_back({writes(Port::DX, output), reads(Port::DY, input)});
+    return pairs;
   }
 
   /// Where the gradient of the sum is written anyway, for x1, adding up two is free.

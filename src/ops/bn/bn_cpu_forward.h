@@ -1,4 +1,4 @@
-/// FORWARD and INFERENCE of batch normalization on the CPU.
+/// FORWARD, INFERENCE and RECOMPUTE of batch normalization on the CPU.
 #pragma once
 
 #include <cmath>
@@ -108,6 +108,7 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
     Rows map;
     Scratch scratch;
     Normalize normalize;
+    Pass pass;
     const float *x, *x1, *weight, *bias, *prev_mean, *prev_var;
     float *y, *next_mean, *next_var, *saved_mean, *saved_inverse_std;
 
@@ -132,7 +133,9 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
       columns.set(map, columns.bias, c, bias[c]);
     }
     void operator()() const {
-      if (next_mean != nullptr) {
+      if (pass == Pass::RECOMPUTE) {
+        for (int64_t c = 0; c < map.channels; ++c) set_columns(c, saved_mean[c], saved_inverse_std[c]);
+      } else if (pass == Pass::FORWARD) {
         each_chunk(map.chunks, Walk::UP,
                    [&](int64_t chunk) { chunk_statistics(map, x, scratch.partials, chunk); });
         each_channel_block(map.channels, map.chunks,
@@ -145,7 +148,7 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
     }
   };
   const BnAttributes bn(binding.query.attrs);
-  const bool training = binding.pass == Pass::FORWARD;
+  const bool training = binding.pass == Pass::FORWARD, recomputing = binding.pass == Pass::RECOMPUTE;
   const auto data = [&](Port port, int index, bool wanted) {
     return wanted ? binding.data<float>(port, index) : nullptr;
   };
@@ -153,17 +156,18 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
                  map,
                  scratch,
                  normalize_kernel(bn),
+                 binding.pass,
                  data(Port::X, 0, true),
                  data(Port::X, 1, bn.residual),
                  data(Port::PARAM, 0, true),
                  data(Port::PARAM, 1, true),
-                 data(Port::STATE_PREV, 0, true),
-                 data(Port::STATE_PREV, 1, true),
+                 data(Port::STATE_PREV, 0, !recomputing),
+                 data(Port::STATE_PREV, 1, !recomputing),
                  data(Port::Y, 0, true),
                  data(Port::STATE_NEXT, 0, training),
                  data(Port::STATE_NEXT, 1, training),
-                 data(Port::SAVED, 0, training),
-                 data(Port::SAVED, 1, training)};
+                 data(Port::SAVED, 0, training || recomputing),
+                 data(Port::SAVED, 1, training || recomputing)};
 }
 
 }  // namespace tr::batch_norm

@@ -1,5 +1,5 @@
-// Batch normalization on CUDA, memory bound. FORWARD reads x once where the convolution before it left sums,
-// else twice; BACKWARD reads x and dy twice.
+// Batch normalization on CUDA, memory bound. RECOMPUTE reads x once; FORWARD reads x once where the
+// convolution before it left sums, else twice; BACKWARD reads x and dy twice.
 #include "ops/bn/bn_cuda.h"
 
 #include "ops/bn/bn.h"
@@ -58,6 +58,12 @@ bn_cuda::Normalization normalization_of(const Binding& binding) {
   call.relu = bn.relu;
   call.weight = binding.data<const float>(Port::PARAM, 0);
   call.bias = binding.data<const float>(Port::PARAM, 1);
+  if (binding.pass == Pass::RECOMPUTE) {
+    call.statistics.mean = binding.data<float>(Port::SAVED, 0);
+    call.statistics.inverse_std = binding.data<float>(Port::SAVED, 1);
+    call.moments = bn_cuda::Moments::BATCH;
+    return call;
+  }
   call.statistics = statistics_of(binding);
   if (binding.pass != Pass::FORWARD) return call;
   if (bn.relu && bn.residual) {
@@ -112,7 +118,7 @@ class BnCudaKernels : public OpKernels {
     const bn_cuda::Extent extent = extent_of(binding, context);
     const bn_cuda::Normalization normalization = normalization_of(binding);
     const cudaStream_t stream = cuda(context).stream;
-    if (normalization.moments != bn_cuda::Moments::BATCH)
+    if (binding.pass == Pass::RECOMPUTE || normalization.moments != bn_cuda::Moments::BATCH)
       return [=, layer = binding.query.layer] {
         launch_normalize(extent, normalization, stream);
         check_cuda(cudaGetLastError(), layer);

@@ -112,6 +112,7 @@ class ConvSpec : public OpSpec {
         uses = {reads(Port::DY), reads(Port::PARAM, 0), writes(Port::DX)};
         break;
       case Pass::BACKWARD:
+      case Pass::RECOMPUTE:
         break;
     }
     return uses;

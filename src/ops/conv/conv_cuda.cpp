@@ -17,6 +17,15 @@ namespace {
 /// Ids of tensors in cuDNN's graphs.
 enum Id : int64_t { X = 1, WEIGHT, Y, PRODUCT, BIAS, SUM, SQUARES };
 
+/// The most shared memory that the card gives to one block.
+int64_t shared_bytes_of_a_block() {
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "conv: shared memory");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "conv: shared memory");
+  return bytes;
+}
+
 /// One node while it is prepared.
 class ConvPreparation {
  public:
@@ -93,7 +102,7 @@ class ConvPreparation {
                [dtype = dtype_, g = geometry_, x = data<const void>(Port::X),
                 weight = data<const void>(Port::PARAM), y = data<void>(Port::Y),
                 stream = stream_] { launch_direct_forward(dtype, g, x, weight, y, stream); });
-    return fastest(context_, signature("forward", rows), ways);
+    return fastest(context_, who(), signature("forward", rows), ways);
   }
 
   Call backward_weight() const {
@@ -130,7 +139,7 @@ class ConvPreparation {
                 bytes = workspace_.scratch_bytes, stream = stream_] {
                  launch_direct_backward_weight(dtype, g, x, dy, dw, partials, bytes, stream);
                });
-    return fastest(context_, signature("backward weight", query_.statistics > 0 ? 1 : 0), ways);
+    return fastest(context_, who(), signature("backward weight", query_.statistics > 0 ? 1 : 0), ways);
   }
 
   Call backward_data() const {
@@ -145,7 +154,7 @@ class ConvPreparation {
                [dtype = dtype_, g = geometry_, dy = data<const void>(Port::DY),
                 weight = data<const void>(Port::PARAM), dx = data<void>(Port::DX),
                 stream = stream_] { launch_direct_backward_data(dtype, g, dy, weight, dx, stream); });
-    return fastest(context_, signature("backward data", 0), ways);
+    return fastest(context_, who(), signature("backward data", 0), ways);
   }
 
  private:
@@ -207,7 +216,9 @@ class ConvPreparation {
     }
   }
 
-  bool first_layer() const { return first_layer_takes(dtype_, geometry_, workspace_.scratch_bytes); }
+  bool first_layer() const {
+    return first_layer_takes(dtype_, geometry_, workspace_.scratch_bytes, shared_bytes_of_a_block());
+  }
   /// cuDNN convolves padded channels as if they were channels, which groups would cut in the wrong places.
   bool cudnn_can() const { return conv_.groups == 1 || !workspace_.padded; }
   /// Rows and columns of the weights as a matrix [K * R * S, C/groups], and rows of their padded copy.

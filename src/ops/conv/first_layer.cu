@@ -31,7 +31,6 @@ constexpr int WARPS = THREADS / 32;
 constexpr int MULTIPROCESSORS = 132;
 constexpr int MOST_KERNEL = 7;
 constexpr int MOST_SEGMENT = 128;
-constexpr int64_t MOST_SHARED_BYTES = 227 * 1024;
 constexpr int PIXEL_BYTES = 8;  ///< of x
 constexpr int PAIR_BYTES = 2 * PIXEL_BYTES;
 constexpr int TILE = 16;  ///< pixels of a matrix product
@@ -599,18 +598,18 @@ void launch_forward(const ConvGeometry& g, const FirstLayerForward& o, cudaStrea
 
 }  // namespace
 
-bool first_layer_takes(DType dtype, const ConvGeometry& g, int64_t partial_bytes) {
+bool first_layer_takes(DType dtype, const ConvGeometry& g, int64_t partial_bytes, int64_t shared_bytes) {
   if (dtype != DType::FP16 && dtype != DType::BF16) return false;
   if (g.groups != 1 || g.dilation != 1 || g.x_stride != 4 || g.y_stride != g.out_channels ||
       g.out_channels % 8 != 0 || g.kernel > MOST_KERNEL || g.stride > MOST_SEGMENT)
     return false;
   const Strips strips(g);
-  int64_t shared = forward_shared_bytes(g, strips, ForwardSteps(g, strips));
+  int64_t needed = forward_shared_bytes(g, strips, ForwardSteps(g, strips));
   for_kernel(g.kernel, [&](auto kernel) {
-    shared = std::max(shared, GradientPlan<decltype(kernel)::value>::shared_bytes(strips));
+    needed = std::max(needed, GradientPlan<decltype(kernel)::value>::shared_bytes(strips));
   });
   const int64_t items = std::max(gradient_items(g), int64_t{2} * g.out_channels);
-  return shared <= MOST_SHARED_BYTES && slices_of(1, items, partial_bytes) == 1;
+  return needed <= shared_bytes && slices_of(1, items, partial_bytes) == 1;
 }
 
 void launch_first_layer_forward(DType dtype, const ConvGeometry& g, const FirstLayerForward& operands,

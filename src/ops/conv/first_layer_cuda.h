@@ -8,8 +8,10 @@
 
 namespace tr {
 
-/// Whether the kernels below compute this convolution with so many bytes of partial sums.
-bool first_layer_takes(DType dtype, const ConvGeometry& geometry, int64_t partial_bytes);
+/// Whether the kernels below compute this convolution with so many bytes of partial sums, on a card that
+/// gives a block `shared_bytes` of shared memory.
+bool first_layer_takes(DType dtype, const ConvGeometry& geometry, int64_t partial_bytes,
+                       int64_t shared_bytes);
 
 /// y = the convolution + bias (FP32 [K]; null: none), then with `relu` 0 where that is <= 0. Unless `sums` is
 /// null, also FP32 [2, K]: sums over the pixels of y, as it is stored, and of its squares; there are then no

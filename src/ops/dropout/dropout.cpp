@@ -34,6 +34,11 @@ class DropoutSpec : public OpSpec {
     return {reads(Port::X), reads(Port::BASELINE, DROPOUT_SEED), reads(Port::BASELINE, DROPOUT_COUNTER),
             writes(Port::Y), writes(Port::SAVED)};
   }
+
+  std::vector<InPlace> in_place(const OpQuery&, Pass pass) const override {
+    if (pass != Pass::BACKWARD) return {};
+    return {{writes(Port::DX), reads(Port::DY)}};
+  }
 };
 
 }  // namespace

@@ -112,6 +112,8 @@ class FcSpec : public OpSpec {
         if (fc.bias) uses.push_back(writes(Port::PARAM_GRAD, 1));
         if (needs_dx(query)) uses.push_back(writes(Port::DX));
         break;
+      case Pass::RECOMPUTE:
+        break;
     }
     return uses;
   }

@@ -1,29 +1,22 @@
 // Fully connected layers on CUDA: the operator's own kernels, one launch a pass, or products through cuBLASLt
-// with small kernels around them; whichever is faster where it runs.
+// with small kernels around them; the fastest by timing.
 #include "ops/fc/fc_cuda.h"
 
 #include <algorithm>
 #include <array>
 #include <iomanip>
-#include <type_traits>
 
 #include "ops/fc/fc.h"
 #include "ops/support/cuda.h"
+#include "ops/support/cuda_owned.h"
+#include "ops/support/fastest.h"
 
 namespace tr {
 namespace {
 
-struct Destroy {
-  void operator()(cublasLtMatmulDesc_t desc) const { cublasLtMatmulDescDestroy(desc); }
-  void operator()(cublasLtMatrixLayout_t layout) const { cublasLtMatrixLayoutDestroy(layout); }
-  void operator()(cublasLtMatmulPreference_t preference) const {
-    cublasLtMatmulPreferenceDestroy(preference);
-  }
-};
-template <typename Handle>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
-
 constexpr std::string_view WHO = "fc";
+/// The ways of a product.
+constexpr const char* ALGORITHMS = "cuBLASLt";
 
 cudaDataType_t library_type(DType dtype) {
   return dtype == DType::FP32 ? CUDA_R_32F : dtype == DType::FP16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -65,37 +58,10 @@ std::optional<cublasLtMatmulAlgo_t> parse_algorithm(const std::string& text) {
   return algorithm;
 }
 
-/// Milliseconds of `work` as part of a graph, which is how training runs it.
-double time_captured(cudaStream_t stream, const Call& work) {
-  constexpr int CALLS = 10, REPEATS = 5;
-  struct Capture {
-    explicit Capture(cudaStream_t stream_to_capture) : stream(stream_to_capture) {
-      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), WHO);
-    }
-    ~Capture() {
-      if (graph == nullptr) cudaStreamEndCapture(stream, &graph);
-      if (executable != nullptr) cudaGraphExecDestroy(executable);
-      if (graph != nullptr) cudaGraphDestroy(graph);
-    }
-    Capture(const Capture&) = delete;
-    Capture& operator=(const Capture&) = delete;
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-  };
-  work();  // loads the kernels
-  Capture capture(stream);
-  for (int i = 0; i < CALLS; ++i) work();
-  check_cuda(cudaStreamEndCapture(stream, &capture.graph), WHO);
-  check_cuda(cudaGraphInstantiate(&capture.executable, capture.graph, 0), WHO);
-  const Call launch = [&] { check_cuda(cudaGraphLaunch(capture.executable, stream), WHO); };
-  return time_on_stream(stream, launch, REPEATS) / CALLS;
-}
-
-/// One product with its algorithm, which is the fastest of those that give the same bits each time.
+/// One product, for any of its algorithms.
 class Matmul {
  public:
-  Matmul(const Product& product, CudaContext& context, std::byte* workspace, int64_t workspace_bytes)
+  Matmul(const Product& product, const CudaContext& context, std::byte* workspace, int64_t workspace_bytes)
       : product_(product),
         handle_(context.cublaslt),
         stream_(context.stream),
@@ -106,83 +72,44 @@ class Matmul {
                                : layout(product.a, product.m, product.k)),
         b_(product.transpose_b ? layout(product.b, product.n, product.k)
                                : layout(product.b, product.k, product.n)),
-        result_(layout(product.result, product.m, product.n)) {
-    const std::string work = work_of(product, workspace_bytes);
-    if (const auto known = context.algorithms->find(work)) choose_known(*known);
-    if (chosen_) return;
-    choose_fastest();
-    if (chosen_) context.algorithms->store(work, text_of(algorithm_));
-  }
+        result_(layout(product.result, product.m, product.n)) {}
 
-  /// False where the library has no algorithm.
-  bool supported() const { return chosen_; }
-  void operator()() const { check_cublas(run(algorithm_), WHO); }
-
- private:
-  static Owned<cublasLtMatmulDesc_t> make_desc(const Product& product) {
-    cublasLtMatmulDesc_t desc = nullptr;
-    const cublasComputeType_t compute =
-        product.allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    check_cublas(cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F), WHO);
-    Owned<cublasLtMatmulDesc_t> owned(desc);
-    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, bool transpose) {
-      const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-      check_cublas(cublasLtMatmulDescSetAttribute(desc, attribute, &operation, sizeof operation), WHO);
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_a);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_b);
-    return owned;
-  }
-
-  static Owned<cublasLtMatrixLayout_t> layout(const ColumnMajor& matrix, int64_t rows, int64_t cols) {
-    cublasLtMatrixLayout_t made = nullptr;
-    check_cublas(cublasLtMatrixLayoutCreate(&made, library_type(matrix.dtype), static_cast<uint64_t>(rows),
-                                            static_cast<uint64_t>(cols), matrix.leading),
+  void operator()(const cublasLtMatmulAlgo_t& algorithm) const {
+    const float one = 1.0f, zero = 0.0f;
+    check_cublas(cublasLtMatmul(handle_, desc_.get(), &one, product_.a.data, a_.get(), product_.b.data,
+                                b_.get(), &zero, product_.result.data, result_.get(), product_.result.data,
+                                result_.get(), &algorithm, workspace_, workspace_bytes_, stream_),
                  WHO);
-    return Owned<cublasLtMatrixLayout_t>(made);
   }
 
-  /// An algorithm that an earlier run stored, if it still fits.
-  void choose_known(const std::string& text) {
-    const auto known = parse_algorithm(text);
-    if (!known) return;
+  /// False where an algorithm that an earlier run chose does not fit any more.
+  bool takes(const cublasLtMatmulAlgo_t& algorithm) const {
     cublasLtMatmulHeuristicResult_t result;
-    chosen_ = cublasLtMatmulAlgoCheck(handle_, desc_.get(), a_.get(), b_.get(), result_.get(), result_.get(),
-                                      &*known, &result) == CUBLAS_STATUS_SUCCESS &&
-              result.workspaceSize <= workspace_bytes_;
-    if (chosen_) algorithm_ = *known;
+    return cublasLtMatmulAlgoCheck(handle_, desc_.get(), a_.get(), b_.get(), result_.get(), result_.get(),
+                                   &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= workspace_bytes_;
   }
 
-  void choose_fastest() {
-    double least = 0.0;
-    for (const cublasLtMatmulAlgo_t& candidate : candidates()) {
-      if (run(candidate) != CUBLAS_STATUS_SUCCESS) continue;
-      const double ms = time_captured(stream_, [&] { check_cublas(run(candidate), WHO); });
-      if (chosen_ && ms >= least) continue;
-      chosen_ = true;
-      least = ms;
-      algorithm_ = candidate;
-    }
-  }
-
-  std::vector<cublasLtMatmulAlgo_t> candidates() const {
+  /// Those that give the same bits each time, the most promising first.
+  std::vector<cublasLtMatmulAlgo_t> suggestions() const {
     constexpr int MOST = 8;
-    cublasLtMatmulPreference_t made = nullptr;
-    check_cublas(cublasLtMatmulPreferenceCreate(&made), WHO);
-    const Owned<cublasLtMatmulPreference_t> preference(made);
+    const auto preference = make_owned<cublasLtMatmulPreference_t>(
+        [](cublasLtMatmulPreference_t* to) { check_cublas(cublasLtMatmulPreferenceCreate(to), WHO); });
     // Parts of a sum may be added up in FP32 through the workspace; not in place, where their order varies.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    check_cublas(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                      &reductions, sizeof reductions),
-                 WHO);
-    check_cublas(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                      &workspace_bytes_, sizeof workspace_bytes_),
-                 WHO);
+    check_cublas(
+        cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reductions, sizeof reductions),
+        WHO);
+    check_cublas(
+        cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_bytes_, sizeof workspace_bytes_),
+        WHO);
     std::array<cublasLtMatmulHeuristicResult_t, MOST> found;
     int count = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, desc_.get(), a_.get(), b_.get(), result_.get(), result_.get(),
-                                       made, MOST, found.data(), &count);
+                                       preference.get(), MOST, found.data(), &count);
     std::vector<cublasLtMatmulAlgo_t> algorithms;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return algorithms;
     check_cublas(status, WHO);
@@ -193,11 +120,28 @@ class Matmul {
     return algorithms;
   }
 
-  cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm) const {
-    const float one = 1.0f, zero = 0.0f;
-    return cublasLtMatmul(handle_, desc_.get(), &one, product_.a.data, a_.get(), product_.b.data, b_.get(),
-                          &zero, product_.result.data, result_.get(), product_.result.data, result_.get(),
-                          &algorithm, workspace_, workspace_bytes_, stream_);
+ private:
+  static Owned<cublasLtMatmulDesc_t> make_desc(const Product& product) {
+    const cublasComputeType_t compute =
+        product.allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    auto desc = make_owned<cublasLtMatmulDesc_t>([&](cublasLtMatmulDesc_t* to) {
+      check_cublas(cublasLtMatmulDescCreate(to, compute, CUDA_R_32F), WHO);
+    });
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, bool transpose) {
+      const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
+      check_cublas(cublasLtMatmulDescSetAttribute(desc.get(), attribute, &operation, sizeof operation), WHO);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_a);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_b);
+    return desc;
+  }
+
+  static Owned<cublasLtMatrixLayout_t> layout(const ColumnMajor& matrix, int64_t rows, int64_t cols) {
+    return make_owned<cublasLtMatrixLayout_t>([&](cublasLtMatrixLayout_t* to) {
+      check_cublas(cublasLtMatrixLayoutCreate(to, library_type(matrix.dtype), static_cast<uint64_t>(rows),
+                                              static_cast<uint64_t>(cols), matrix.leading),
+                   WHO);
+    });
   }
 
   Product product_;
@@ -207,9 +151,27 @@ class Matmul {
   size_t workspace_bytes_;
   Owned<cublasLtMatmulDesc_t> desc_;
   Owned<cublasLtMatrixLayout_t> a_, b_, result_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  bool chosen_ = false;
 };
+
+/// The algorithm that an earlier run chose, if it still fits; else all that the library suggests.
+std::vector<cublasLtMatmulAlgo_t> algorithms_for(const Matmul& matmul, const CudaContext& context,
+                                                 const std::string& work) {
+  if (const auto chosen = chosen_of_family(context, work, ALGORITHMS))
+    if (const auto known = parse_algorithm(*chosen); known && matmul.takes(*known)) return {*known};
+  return matmul.suggestions();
+}
+
+/// Multiplies with the fastest algorithm; NotSupportedError where the library has none that runs.
+Call fastest_product(const Product& product, CudaContext& context, const std::string& node,
+                     std::byte* workspace, int64_t workspace_bytes) {
+  const auto matmul = std::make_shared<const Matmul>(product, context, workspace, workspace_bytes);
+  const std::string work = work_of(product, workspace_bytes);
+  std::vector<Way> ways;
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms_for(*matmul, context, work))
+    ways.push_back({ALGORITHMS, text_of(algorithm),
+                    [matmul, algorithm]() -> Call { return [matmul, algorithm] { (*matmul)(algorithm); }; }});
+  return fastest(context, node, work, ways);
+}
 
 FcMatrix matrix_of(const Binding& binding, Port port) {
   const DTensor& tensor = binding.tensor(port);
@@ -221,7 +183,8 @@ FcMatrix matrix_of(const Binding& binding, Port port) {
 class Layer {
  public:
   Layer(const Binding& binding, CudaContext& context)
-      : fc_(binding.query.attrs),
+      : node_(cat("fc '", binding.query.layer, "': ", pass_name(binding.pass))),
+        fc_(binding.query.attrs),
         context_(context),
         backward_(binding.pass == Pass::BACKWARD),
         dtype_(binding.tensor(Port::X).dtype),
@@ -249,6 +212,14 @@ class Layer {
     if (binding.has(Port::DX)) dx_ = matrix_of(binding, Port::DX);
   }
 
+  /// The fastest of the operator's own kernels and the library's.
+  Call fastest_call() const {
+    const std::vector<Way> ways{{"own", "", [this] { return own_call(); }},
+                                {"library", "", [this] { return library_call(); }}};
+    return fastest(context_, node_, work(), ways);
+  }
+
+ private:
   Call own_call() const {
     const cudaStream_t stream = context_.stream;
     if (backward_)
@@ -259,10 +230,10 @@ class Layer {
     };
   }
 
-  /// Through cuBLASLt; empty where that has no algorithm.
+  /// Through cuBLASLt; NotSupportedError where that has no algorithm.
   Call library_call() const { return backward_ ? library_backward() : library_forward(); }
 
-  /// What decides which of the two is faster.
+  /// All that the choice between the two depends on.
   std::string work() const {
     return cat("fc ", backward_ ? "backward " : "forward ", dtype_name(dtype_), " n", x_.rows, " in", x_.cols,
                " out", fc_.out_features, " channels", x_.channels, '/', x_.pixel_stride,
@@ -270,19 +241,17 @@ class Layer {
                context_.allow_tf32 ? " tf32" : "", " workspace ", cap_);
   }
 
- private:
   Call library_forward() const {
     const bool in_place = workspace_.product == nullptr;
     void* to = in_place ? y_.data : workspace_.product;
-    const auto multiply = matmul(
+    const Call multiply = multiplication(
         {true, false, y_.cols, x_.rows, x_.cols, weight(), dense_x(), {to, y_.cols, DType::FP32}, tf32()});
-    if (!multiply->supported()) return {};
     const Call pack = pack_x();
     const bool finish = !in_place || bias_ != nullptr || fc_.relu;
     return [pack, multiply, finish, product = static_cast<const float*>(to), bias = bias_, relu = fc_.relu,
             y = y_, dtype = dtype_, stream = context_.stream] {
       if (pack) pack();
-      (*multiply)();
+      multiply();
       if (finish) launch_fc_epilogue(dtype, product, bias, relu, y, stream);
     };
   }
@@ -290,31 +259,30 @@ class Layer {
   Call library_backward() const {
     const ColumnMajor dy{fc_.relu ? workspace_.masked_dy : dy_.data, dy_.row_stride, dtype_};
     const ColumnMajor dweight{dweight_, x_.cols, dtype_};
-    const auto weights = matmul({false, true, x_.cols, dy_.cols, x_.rows, dense_x(), dy, dweight, tf32()});
-    if (!weights->supported()) return {};
+    const Call weights =
+        multiplication({false, true, x_.cols, dy_.cols, x_.rows, dense_x(), dy, dweight, tf32()});
     const Call data = data_gradient(dy);
-    if (dx_.data != nullptr && !data) return {};
     const Call pack = pack_x();
     const bool prepare_dy = fc_.relu || bias_ != nullptr;
     return [pack, weights, data, prepare_dy, masked = workspace_.masked_dy, dbias = bias_, y = y_.data,
             dy = dy_, dtype = dtype_, stream = context_.stream] {
       if (prepare_dy) launch_fc_mask_and_sum(dtype, dy, y, masked, dbias, stream);
       if (pack) pack();
-      (*weights)();
+      weights();
       if (data) data();
     };
   }
 
-  /// dx = dy weight; empty where there is no dx, and where the library has no algorithm.
+  /// dx = dy weight; empty where there is no dx.
   Call data_gradient(const ColumnMajor& dy) const {
     if (dx_.data == nullptr) return {};
     const bool in_place = workspace_.dx == nullptr;
     const ColumnMajor to{in_place ? dx_.data : workspace_.dx, x_.cols, dtype_};
-    const auto multiply = matmul({false, false, x_.cols, x_.rows, dy_.cols, weight(), dy, to, tf32()});
-    if (!multiply->supported()) return {};
-    if (in_place) return [multiply] { (*multiply)(); };
+    const Call multiply =
+        multiplication({false, false, x_.cols, x_.rows, dy_.cols, weight(), dy, to, tf32()});
+    if (in_place) return multiply;
     return [multiply, dx = dx_, from = workspace_.dx, dtype = dtype_, stream = context_.stream] {
-      (*multiply)();
+      multiply();
       launch_fc_copy_channels(dtype, from, dx.channels, dx.data, dx.pixel_stride, dx.channels,
                               dx.rows * dx.cols / dx.channels, stream);
     };
@@ -333,10 +301,11 @@ class Layer {
   ColumnMajor dense_x() const { return {workspace_.x == nullptr ? x_.data : workspace_.x, x_.cols, dtype_}; }
   bool tf32() const { return dtype_ == DType::FP32 && context_.allow_tf32; }
 
-  std::shared_ptr<const Matmul> matmul(const Product& product) const {
-    return std::make_shared<const Matmul>(product, context_, workspace_.scratch, cap_);
+  Call multiplication(const Product& product) const {
+    return fastest_product(product, context_, node_, workspace_.scratch, cap_);
   }
 
+  std::string node_;  ///< for errors
   FcAttributes fc_;
   CudaContext& context_;
   bool backward_;
@@ -357,19 +326,8 @@ class FcCudaKernels : public OpKernels {
     return {cuda_declines(query.dtype), slices.bytes()};
   }
 
-  Call prepare(const Binding& binding, KernelContext& kernel_context) const override {
-    CudaContext& context = cuda(kernel_context);
-    const Layer layer(binding, context);
-    const Call own = layer.own_call();
-    const std::string work = layer.work();
-    const auto known = context.algorithms->find(work);
-    if (known == "own") return own;
-    const Call library = layer.library_call();
-    if (!library) return own;
-    if (known == "library") return library;
-    const bool own_is_faster = time_captured(context.stream, own) <= time_captured(context.stream, library);
-    context.algorithms->store(work, own_is_faster ? "own" : "library");
-    return own_is_faster ? own : library;
+  Call prepare(const Binding& binding, KernelContext& context) const override {
+    return Layer(binding, cuda(context)).fastest_call();
   }
 };
 

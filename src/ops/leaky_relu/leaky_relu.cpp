@@ -35,6 +35,11 @@ class LeakyReluSpec : public OpSpec {
     const Port kept = query.attrs.number("negative_slope") < 0.0 ? Port::X : Port::Y;
     return {reads(kept), reads(Port::DY), writes(Port::DX)};
   }
+
+  std::vector<InPlace> in_place(const OpQuery&, Pass pass) const override {
+    if (pass != Pass::BACKWARD) return {};
+    return {{writes(Port::DX), reads(Port::DY)}};
+  }
 };
 
 }  // namespace

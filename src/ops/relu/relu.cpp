@@ -20,6 +20,11 @@ class ReluSpec : public OpSpec {
     if (query.needs_dx.empty() || !query.needs_dx[0]) return {};
     return {Pass::BACKWARD};
   }
+
+  std::vector<InPlace> in_place(const OpQuery&, Pass pass) const override {
+    if (pass != Pass::BACKWARD) return {};
+    return {{writes(Port::DX), reads(Port::DY)}};
+  }
 };
 
 }  // namespace

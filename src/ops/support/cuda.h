@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "ops/support/algorithm_cache.h"
@@ -23,8 +25,10 @@ class CudaContext : public KernelContext {
   cublasLtHandle_t cublaslt = nullptr;
   AlgorithmCache* algorithms = nullptr;
   int multiprocessors = 0;
-  bool deterministic = true;  ///< only algorithms that give the same bits each time
-  bool allow_tf32 = false;    ///< FP32 matrix work may round its operands to 10 bits of mantissa
+  bool deterministic = true;            ///< only algorithms that give the same bits each time
+  bool allow_tf32 = false;              ///< FP32 matrix work may round its operands to 10 bits of mantissa
+  std::function<void()> before_timing;  ///< called before algorithms are timed; may be empty
+  std::function<void(const std::string&)> debug;  ///< takes lines for who looks for a fault; may be empty
 };
 
 inline CudaContext& cuda(KernelContext& context) { return static_cast<CudaContext&>(context); }
