@@ -1,5 +1,7 @@
 #include "support/cuda_rig.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -49,16 +51,28 @@ class Handles {
   AlgorithmCache algorithms_;
 };
 
-std::shared_ptr<Handles> shared_handles(const Target& target) {
-  static std::map<std::pair<bool, bool>, std::shared_ptr<Handles>> made;
-  std::shared_ptr<Handles>& handles = made[{target.deterministic, target.allow_tf32}];
-  if (!handles) handles = std::make_shared<Handles>(target);
-  return handles;
-}
+/// Gives handles back when the tests are over: at exit the libraries that they load later are gone first.
+class SharedHandles : public testing::Environment {
+ public:
+  std::shared_ptr<Handles> get(const Target& target) {
+    std::shared_ptr<Handles>& handles = made_[{target.deterministic, target.allow_tf32}];
+    if (!handles) handles = std::make_shared<Handles>(target);
+    return handles;
+  }
+  void TearDown() override { made_.clear(); }
+
+ private:
+  std::map<std::pair<bool, bool>, std::shared_ptr<Handles>> made_;
+};
+
+// GoogleTest owns it.
+SharedHandles* const SHARED_HANDLES =
+    static_cast<SharedHandles*>(testing::AddGlobalTestEnvironment(new SharedHandles));
 
 class CudaMirror : public DeviceMirror {
  public:
-  explicit CudaMirror(const Target& target) : handles_(shared_handles(target)), context_(handles_->context) {}
+  explicit CudaMirror(const Target& target)
+      : handles_(SHARED_HANDLES->get(target)), context_(handles_->context) {}
   ~CudaMirror() override {
     for (std::byte* memory : allocations_) cudaFree(memory);
   }
