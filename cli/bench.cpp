@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "integer_range.h"
 #include "renaissance/models.h"
 #include "renaissance/train/step_benchmark.h"
 #include "verbs.h"
@@ -79,11 +81,11 @@ void print_profile(const StepBenchmark& result) {
   std::printf("%10.4f %6.2f%% %10.4f  all %zu nodes\n", all_ms, 100.0, all_floors_ms, nodes.size());
 }
 
-nlohmann::ordered_json json_of(const BenchOptions& options, const StepBenchmark& result) {
-  nlohmann::ordered_json json{{"model", options.model},
-                              {"batch", options.batch},
-                              {"precision", options.precision},
-                              {"device", options.device},
+nlohmann::ordered_json json_of(const Recipe& recipe, const StepBenchmark& result, bool profile) {
+  nlohmann::ordered_json json{{"model", recipe.model.name},
+                              {"batch", recipe.train.batch_size},
+                              {"precision", precision_name(recipe.precision)},
+                              {"device", backend_name(recipe.device)},
                               {"step_ms", result.step_ms},
                               {"step_ms_min", result.step_ms_min},
                               {"step_ms_max", result.step_ms_max},
@@ -95,7 +97,7 @@ nlohmann::ordered_json json_of(const BenchOptions& options, const StepBenchmark&
                               {"flops", result.flops},
                               {"compile_ms", result.compile_ms},
                               {"prepare_ms", result.prepare_ms}};
-  if (!options.profile) return json;
+  if (!profile) return json;
   json["copy_bytes_per_s"] = result.rates.copy_bytes_per_s;
   json["matrix_flops_per_s"] = result.rates.matrix_flops_per_s;
   for (const NodeTime& node : result.nodes)
@@ -107,11 +109,12 @@ nlohmann::ordered_json json_of(const BenchOptions& options, const StepBenchmark&
   return json;
 }
 
-void print(const BenchOptions& options, const StepBenchmark& result) {
+void print(const Recipe& recipe, const StepBenchmark& result, bool profile) {
   std::printf("%s, batch %lld, %s, %s: step %.3f ms (%.3f to %.3f over %lld steps), %.0f images/s\n",
-              options.model.c_str(), static_cast<long long>(options.batch), options.precision.c_str(),
-              options.device.c_str(), result.step_ms, result.step_ms_min, result.step_ms_max,
-              static_cast<long long>(result.steps), result.images_per_s);
+              recipe.model.name.c_str(), static_cast<long long>(recipe.train.batch_size),
+              std::string(precision_name(recipe.precision)).c_str(),
+              std::string(backend_name(recipe.device)).c_str(), result.step_ms, result.step_ms_min,
+              result.step_ms_max, static_cast<long long>(result.steps), result.images_per_s);
   std::printf("planned %lld bytes; compiled in %.1f ms, prepared in %.1f s\n",
               static_cast<long long>(result.planned_bytes), result.compile_ms, result.prepare_ms / 1e3);
   if (result.device_bytes > 0)
@@ -127,17 +130,18 @@ void print(const BenchOptions& options, const StepBenchmark& result) {
                 100.0 * moved_rate / result.rates.copy_bytes_per_s, result.rates.copy_bytes_per_s / 1e9,
                 100.0 * flop_rate / result.rates.matrix_flops_per_s, result.rates.matrix_flops_per_s / 1e12);
   std::printf("\n");
-  if (options.profile) print_profile(result);
+  if (profile) print_profile(result);
 }
 
 int bench(const BenchOptions& options) {
+  const Recipe recipe = bench_recipe(options);
   const StepBenchmark result = benchmark_step(
-      bench_recipe(options),
+      recipe,
       {.seconds = options.seconds, .rates = options.profile || !options.json, .profile = options.profile});
   if (options.json)
-    std::cout << json_of(options, result).dump() << '\n';
+    std::cout << json_of(recipe, result, options.profile).dump() << '\n';
   else
-    print(options, result);
+    print(recipe, result, options.profile);
   return EXIT_FINE;
 }
 
@@ -152,7 +156,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   verb->add_option("overrides", options->overrides, "recipe keys, for instance memory.budget=5GiB")
       ->option_text("[KEY=VALUE ...]");
   verb->add_option("--batch", options->batch, "samples per step")
-      ->check(CLI::PositiveNumber)
+      ->transform(integer_range(1))
       ->capture_default_str();
   verb->add_option("--precision", options->precision, "fp32, fp16 or bf16")
       ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
@@ -163,12 +167,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   verb->add_option("--optimizer", options->optimizer, "sgd, momentum, nesterov, adam or adamw")
       ->capture_default_str();
   verb->add_option("--height", options->height, "of images; default: the model's")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--width", options->width, "of images; default: the model's")->check(CLI::PositiveNumber);
+      ->transform(integer_range(1));
+  verb->add_option("--width", options->width, "of images; default: the model's")->transform(integer_range(1));
   verb->add_option("--channels", options->channels, "of images; default: the model's")
-      ->check(CLI::PositiveNumber);
+      ->transform(integer_range(1));
   verb->add_option("--threads", options->threads, "compute threads; 0: all cores")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(integer_range(0, std::numeric_limits<int>::max()))
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "how long to run, warm-up included")
       ->check(CLI::PositiveNumber)

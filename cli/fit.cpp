@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "integer_range.h"
 #include "plan_source.h"
 #include "renaissance/core/error.h"
 #include "renaissance/graph/outside_memory.h"
@@ -20,7 +21,7 @@ constexpr const char* EXAMPLES = R"(Examples:
   renaissance fit recipe.yaml --memory 8GB --granularity 8 --json
 
 Memory is that of one card, or on the CPU what all ranks may take together. Nothing runs: batches are planned, and the
-answer is one that fits while the next multiple does not. Needs neither a GPU nor, where the recipe states counts and
+answer is one that fits while the next multiple that can run does not. Needs neither a GPU nor, where the recipe states counts and
 sizes, the data.)";
 
 struct FitOptions {
@@ -40,6 +41,13 @@ std::string bytes_text(int64_t bytes) {
   return text.data();
 }
 
+std::string next_text(const BatchNeed& next) {
+  if (!next.refusal.empty()) return cat(next.batch, " cannot run for its shape: ", next.refusal);
+  return cat(next.batch, " does not fit: it ",
+             next.exceeds_budget ? "cannot meet the recipe's memory.budget"
+                                 : cat("needs ", bytes_text(next.bytes())));
+}
+
 void print_text(const FitOptions& options, int64_t memory_bytes, const BatchFit& fit) {
   const auto line = [](const char* name, const std::string& value) {
     std::printf("%-22s %s\n", name, value.c_str());
@@ -53,9 +61,7 @@ void print_text(const FitOptions& options, int64_t memory_bytes, const BatchFit&
                                : "unknown, not counted");
   line("left", bytes_text(memory_bytes - fit.fits.bytes()));
   if (fit.next)
-    line("next", cat(fit.next->batch, " does not fit: it ",
-                     fit.next->exceeds_budget ? "cannot meet the recipe's memory.budget"
-                                              : cat("needs ", bytes_text(fit.next->bytes()))));
+    line("next", next_text(*fit.next));
   else
     line("next", "none; the data have too few samples for a larger batch");
   if (fit.fits.pinned_host_bytes > 0) line("pinned host memory", bytes_text(fit.fits.pinned_host_bytes));
@@ -65,7 +71,8 @@ void print_text(const FitOptions& options, int64_t memory_bytes, const BatchFit&
 nlohmann::ordered_json json_of(const FitOptions& options, int64_t memory_bytes, const BatchFit& fit) {
   using Json = nlohmann::ordered_json;
   const bool is_known = measured_overhead(fit.target).has_value();
-  const bool is_next_known = fit.next && !fit.next->exceeds_budget;
+  const bool is_next_known = fit.next && fit.next->is_planned();
+  const bool is_next_refused = fit.next && !fit.next->refusal.empty();
   return {{"batch_size", fit.fits.batch},
           {"memory_bytes", memory_bytes},
           {"needed_bytes", fit.fits.bytes()},
@@ -77,6 +84,7 @@ nlohmann::ordered_json json_of(const FitOptions& options, int64_t memory_bytes, 
           {"granularity", options.granularity},
           {"next_batch_size", fit.next ? Json(fit.next->batch) : Json()},
           {"next_needed_bytes", is_next_known ? Json(fit.next->bytes()) : Json()},
+          {"next_refusal", is_next_refused ? Json(fit.next->refusal) : Json()},
           {"plans", fit.plans}};
 }
 
@@ -104,7 +112,7 @@ void add_fit(CLI::App& app, int& exit_code) {
       ->option_text("SIZE");
   add_target_options(*verb, options->target);
   verb->add_option("--granularity", options->granularity, "the batch is a multiple of it (1)")
-      ->check(CLI::PositiveNumber)
+      ->transform(integer_range(1))
       ->option_text("N");
   verb->add_flag("--json", options->json,
                  "print an object: batch_size, memory_bytes, needed_bytes, left_bytes and more");

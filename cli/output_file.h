@@ -1,4 +1,4 @@
-/// A file that the user asked for: the old one or the new one, whole, whatever happens while it is written.
+/// Files that the user asked for.
 #pragma once
 
 #include <string>
@@ -6,7 +6,13 @@
 
 namespace tr::cli {
 
-/// Writes `path` through a temporary beside it. IoError names the path and the system's reason.
+/// Writes `text` to `path`; "-" is standard output. A file is replaced as a whole, through a temporary of an
+/// unused name beside it, and keeps its permissions; of a symbolic link, what it points to is. What is no
+/// regular file (a pipe, a device) and what standard output already goes to is written into. IoError names
+/// the path and the system's reason.
 void write_output(const std::string& path, std::string_view text);
+
+/// ValueError where `option` sends a file to standard output ("-") that --json takes.
+void check_output(const std::string& option, const std::string& path, bool json);
 
 }  // namespace tr::cli

@@ -4,6 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "integer_range.h"
+#include "output_file.h"
 #include "pack_file.h"
 #include "verbs.h"
 
@@ -57,6 +59,7 @@ void print_text(const Outcome& outcome, int64_t capacity) {
 }
 
 int run_pack(const PackOptions& options) {
+  check_output("--output", options.output, options.json);
   PackingProblem problem = read_packing_problem(options.file);
   problem.alignment = options.alignment;
   const auto start = std::chrono::steady_clock::now();
@@ -75,7 +78,7 @@ int run_pack(const PackOptions& options) {
                                         {"proven", outcome.packing.proven}}
                      .dump()
               << '\n';
-  else
+  else if (options.output != "-")
     print_text(outcome, capacity);
   return outcome.fits ? EXIT_FINE : EXIT_FAILED;
 }
@@ -90,21 +93,22 @@ void add_pack(CLI::App& app, int& exit_code) {
       ->required();
   verb->add_option("--capacity", options->packing.capacity,
                    "bytes that are enough; exit code 1 when exceeded")
-      ->check(CLI::PositiveNumber)
+      ->transform(integer_range(1))
       ->option_text("N");
   verb->add_option("--alignment", options->alignment,
                    "offsets are multiples of it and sizes rounded up to it (1)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 32))
+      ->transform(integer_range(1, int64_t{1} << 32))
       ->option_text("N");
   verb->add_option("--effort", options->packing.effort, "multiplies the steps of the search (1)")
-      ->check(CLI::Range(int64_t{1}, int64_t{10'000}))
+      ->transform(integer_range(1, 10'000))
       ->option_text("N");
   verb->add_flag("--exact", options->packing.exact,
                  "search until --nodes are used up, for some hundred tensors");
   verb->add_option("--nodes", options->packing.exact_nodes, "choices that --exact may make (2000000)")
-      ->check(CLI::PositiveNumber)
+      ->transform(integer_range(1))
       ->option_text("N");
-  verb->add_option("--output", options->output, "write id,lower,upper,size,offset to this file")
+  verb->add_option("--output", options->output,
+                   "write id,lower,upper,size,offset to this file; -: instead of the summary")
       ->option_text("FILE");
   verb->add_flag("--json", options->json,
                  "print an object: tensors, lower_bound, bytes, seconds, fits, proven");

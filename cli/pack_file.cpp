@@ -5,8 +5,10 @@
 #include <charconv>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <unordered_map>
 
+#include "output_file.h"
 #include "renaissance/core/error.h"
 
 namespace tr::cli {
@@ -117,15 +119,14 @@ PackingProblem read_packing_problem(const std::string& path) {
 }
 
 void write_packing(const std::string& path, const PackingProblem& problem, const Packing& packing) {
-  std::ofstream out(path);
+  std::ostringstream out;
   out << "id,lower,upper,size,offset\n";
   for (size_t i = 0; i < problem.items.size(); ++i) {
     const PackingItem& item = problem.items[i];
     out << item.name << ',' << item.lower << ',' << item.upper << ',' << item.size << ','
         << packing.offsets[i] << '\n';
   }
-  out.close();
-  TR_CHECK(out.good(), IoError, cat(path, ": cannot be written"));
+  write_output(path, out.str());
 }
 
 }  // namespace tr::cli

@@ -69,6 +69,7 @@ int diff(const PlanOptions& options) {
 }
 
 int plan(const PlanOptions& options) {
+  check_output("--html", options.html, options.json);
   if (!options.diff.empty()) return diff(options);
   TR_CHECK(!options.recipe.file.empty(), ValueError, "plan: RECIPE is missing; give a recipe, or --diff A B");
   RecipeArguments arguments = options.recipe;
@@ -107,8 +108,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   add_overrides("--a", options->a);
   add_overrides("--b", options->b);
   verb->add_flag("--json", options->json, "print the plan, or what differs, as JSON");
-  verb->add_option("--html", options->html,
-                   "write a page that shows the plan, or two side by side, to this file; prints nothing else")
+  verb->add_option(
+          "--html", options->html,
+          "write a page that shows the plan, or two side by side, to this file, or - for standard output; "
+          "prints nothing else")
       ->option_text("FILE");
   verb->footer(EXAMPLES);
   verb->callback([options, &exit_code] { exit_code = plan(*options); });

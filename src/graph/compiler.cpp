@@ -1,6 +1,7 @@
 #include "renaissance/graph/compiler.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -56,8 +57,10 @@ struct OpTensors {
 };
 
 struct TensorTable {
-  std::vector<OpTensors> ops;        ///< by call site
-  std::vector<TensorId> values;      ///< by value; NO_TENSOR for the input and for views
+  std::vector<OpTensors> ops;    ///< by call site
+  std::vector<TensorId> values;  ///< by value; NO_TENSOR for the input and for views
+  /// What evaluation has instead, which lives and is sized apart; in the linear layout the same tensors.
+  std::vector<TensorId> inferred;
   std::vector<TensorId> recomputed;  ///< by value; NO_TENSOR for most
   std::vector<TensorId> grads;
   std::vector<TensorId> workspaces;  ///< by wired node; NO_TENSOR where none is needed
@@ -110,11 +113,35 @@ class TensorRegistrar {
   TensorRegistrar(const Wiring& wiring, const ArchPlan& arch, const CompileRequest& request)
       : wiring_(wiring), arch_(arch), request_(request) {}
 
-  /// `workspace_bytes`: of this variant, by wired node, −1 where no variant needs any.
-  TensorTable run(MemoryPlan& plan, const std::vector<Shape>& shapes,
-                  const std::vector<int64_t>& workspace_bytes) const {
+  /// `workspace_bytes`: of this variant, by wired node, −1 where no variant needs any. What only the other
+  /// program uses is registered as that program's base variant has it, and so does not enlarge any slot.
+  TensorTable run(MemoryPlan& plan, const std::array<std::vector<Shape>, NUM_VARIANTS>& of_variant,
+                  Variant variant, const std::vector<int64_t>& workspace_bytes) const {
+    const auto of = [&](Variant v) -> const std::vector<Shape>& {
+      return of_variant[static_cast<size_t>(v)];
+    };
+    const std::vector<Shape>& shapes = of(variant);
+    const std::vector<Shape>& trained = of(is_training(variant) ? variant : Variant::TRAIN_BASE);
+    const std::vector<Shape>& evaluated = of(is_training(variant) ? Variant::VAL_BASE : variant);
+    const bool share = request_.config.layout == Layout::LINEAR;
     TensorTable table;
     plan.alloc_baseline_dtensors({shapes[0]});
+    alloc_of_operators(plan, trained, table);
+    table.values = alloc_values(plan, share ? shapes : trained);
+    table.inferred = share ? table.values : alloc_values(plan, evaluated);
+    table.recomputed.assign(table.values.size(), NO_TENSOR);
+    for (const ValueId value : wiring_.recomputed)
+      table.recomputed[static_cast<size_t>(value)] = plan.alloc_feature(trained[static_cast<size_t>(value)]);
+    for (const ValueId value : wiring_.grad_values)
+      table.grads.push_back(plan.alloc_feature_grad(trained[static_cast<size_t>(value)]));
+    if (request_.target.backend == BackendKind::CUDA)
+      table.raw_input = plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
+    alloc_workspaces(plan, workspace_bytes, table);
+    return table;
+  }
+
+ private:
+  void alloc_of_operators(MemoryPlan& plan, const std::vector<Shape>& shapes, TensorTable& table) const {
     const DType dtype = compute_dtype(request_.config.precision);
     for (const OpInstance& op : wiring_.ops) {
       const OpQuery query = instance_query(op, shapes, dtype, request_.target);
@@ -130,22 +157,17 @@ class TensorRegistrar {
         tensors.statistics = plan.alloc_temp_fp32(Shape(1, 1, op.statistics, query.y.c()));
       table.ops.push_back(std::move(tensors));
     }
-    for (ValueId value = 0; value < arch_.num_values(); ++value) {
-      const bool has_tensor = value != 0 && arch_.storage[static_cast<size_t>(value)] == value;
-      table.values.push_back(has_tensor ? plan.alloc_feature(shapes[static_cast<size_t>(value)]) : NO_TENSOR);
-    }
-    table.recomputed.assign(table.values.size(), NO_TENSOR);
-    for (const ValueId value : wiring_.recomputed)
-      table.recomputed[static_cast<size_t>(value)] = plan.alloc_feature(shapes[static_cast<size_t>(value)]);
-    for (const ValueId value : wiring_.grad_values)
-      table.grads.push_back(plan.alloc_feature_grad(shapes[static_cast<size_t>(value)]));
-    if (request_.target.backend == BackendKind::CUDA)
-      table.raw_input = plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
-    alloc_workspaces(plan, workspace_bytes, table);
-    return table;
   }
 
- private:
+  std::vector<TensorId> alloc_values(MemoryPlan& plan, const std::vector<Shape>& shapes) const {
+    std::vector<TensorId> ids;
+    for (ValueId value = 0; value < arch_.num_values(); ++value) {
+      const bool has_tensor = value != 0 && arch_.storage[static_cast<size_t>(value)] == value;
+      ids.push_back(has_tensor ? plan.alloc_feature(shapes[static_cast<size_t>(value)]) : NO_TENSOR);
+    }
+    return ids;
+  }
+
   /// One for each node, which packing lays where there is room just then; in the linear layout one for all.
   void alloc_workspaces(MemoryPlan& plan, const std::vector<int64_t>& bytes, TensorTable& table) const {
     const auto allocate = [&](int64_t size) {
@@ -206,7 +228,9 @@ ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, con
     node.name = cat(wiring.ops[static_cast<size_t>(wired.op)].name, ' ',
                     wired.recomputes ? pass_name(Pass::RECOMPUTE) : pass_name(wired.pass));
     for (const WiredOperand& operand : wired.operands) {
-      const TensorId id = id_of(operand.ref, table, is_amp(request.config.precision));
+      const bool infers = wired.part == GraphId::INFERENCE && operand.ref.kind == TensorRef::Kind::VALUE;
+      const TensorId id = infers ? table.inferred.at(static_cast<size_t>(operand.ref.owner))
+                                 : id_of(operand.ref, table, is_amp(request.config.precision));
       TR_CHECK(id != NO_TENSOR, ValueError,
                cat("'", node.name, "' uses ", port_name(operand.use.port), '[', operand.use.index,
                    "], which has no tensor"));
@@ -288,8 +312,10 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   const auto value_name = [&](ValueId value) {
     return value == 0 ? std::string("input") : model.arch.layers[static_cast<size_t>(value) - 1].name;
   };
-  for (size_t value = 0; value < table.values.size(); ++value)
+  for (size_t value = 0; value < table.values.size(); ++value) {
+    give(table.inferred[value], value_name(static_cast<ValueId>(value)) + ".out.inference");
     give(table.values[value], value_name(static_cast<ValueId>(value)) + ".out");
+  }
   for (size_t value = 0; value < table.values.size(); ++value)
     give(table.recomputed[value], value_name(static_cast<ValueId>(value)) + ".out.recomputed");
   for (size_t g = 0; g < table.grads.size(); ++g)
@@ -359,8 +385,8 @@ class Layouter {
     if (!first) return finish(plain_);
     const int64_t budget = request_.budget_bytes;
     RecomputeChoice choice = *first;
+    int64_t least = std::numeric_limits<int64_t>::max();  // of what was laid out
     for (int64_t limit = budget - persistent_bytes_;;) {
-      if (budget > 0 && choice.peak_bytes > limit) refuse(choice.peak_bytes);
       Wiring wiring = plain_;
       insert_recomputation(wiring, choice.values, query());
       register_tensors(wiring);
@@ -368,8 +394,9 @@ class Layouter {
       summarize(choice);
       const int64_t total = model_.plans[0].total_bytes();
       if (budget == 0 || total <= budget) return;
+      least = std::min(least, total);
+      if (request_.recompute == Recompute::NONE || choice.peak_bytes > limit) refuse(least);
       // Packing needs a little more than is alive at once: the limit is that much lower.
-      if (request_.recompute == Recompute::NONE) refuse(total - persistent_bytes_);
       limit = std::min(limit - (total - budget), choice.peak_bytes - 1);
       choice = planner_->within(limit, request_.recompute == Recompute::CHEAP);
     }
@@ -390,7 +417,7 @@ class Layouter {
     model_.plans.clear();
     for (size_t v = 0; v < NUM_VARIANTS; ++v) {
       model_.plans.emplace_back(request_.config);
-      table_ = registrar.run(model_.plans.back(), model_.shapes[v], workspaces[v]);
+      table_ = registrar.run(model_.plans.back(), model_.shapes, static_cast<Variant>(v), workspaces[v]);
     }
     model_.raw_input = table_.raw_input;
     agree_on_slots(model_.plans);
@@ -461,21 +488,20 @@ class Layouter {
   }
 
   void summarize(const RecomputeChoice& choice) {
-    model_.recomputation = {choice.values,     choice.added.bytes, choice.added.flops,
-                            choice.step.bytes, choice.step.flops,  choice.added_time()};
+    model_.recomputation = {choice.values,     choice.added.bytes,  choice.added.flops, choice.step.bytes,
+                            choice.step.flops, choice.added_time(), choice.peak_bytes};
   }
 
-  [[noreturn]] void refuse(int64_t zone_bytes) const {
+  [[noreturn]] void refuse(int64_t least) const {
     const std::string_view how = request_.recompute == Recompute::NONE ? "without recomputation"
                                  : request_.recompute == Recompute::CHEAP
-                                     ? "with cheap recomputation alone"
-                                     : "with all that recomputation saves";
+                                     ? "with the cheap recomputation that was found"
+                                     : "with the recomputation that was found";
     throw Error(ErrorKind::RecipeError,
-                cat("memory.budget: ", request_.budget_bytes, " bytes; this training needs at least ",
-                    persistent_bytes_ + zone_bytes, ' ', how, ": ", persistent_bytes_,
-                    " of parameters, moments and other lasting tensors and ", zone_bytes,
-                    " of feature maps and scratch alive at once; give it more, or lower train.batch_size or "
-                    "the resolution"));
+                cat("memory.budget: ", request_.budget_bytes, " bytes; this training needs ", least, ' ', how,
+                    ", ", persistent_bytes_,
+                    " of them for parameters, moments and other lasting tensors; give it at least that, or "
+                    "lower train.batch_size or the resolution"));
   }
 
   CompiledModel& model_;

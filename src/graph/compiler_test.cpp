@@ -89,8 +89,27 @@ TEST(Compiler, ResNet50At224And160ReallyDiffers) {
   EXPECT_EQ(value(Variant::TRAIN_BASE, "conv1.out"), Shape(256, 112, 112, 64));
   EXPECT_EQ(value(Variant::TRAIN_LOWRES, "conv1.out"), Shape(256, 80, 80, 64));
   EXPECT_EQ(value(Variant::TRAIN_LOWRES_LAST, "layer4.2.conv3.out"), Shape(143, 5, 5, 2048));
-  EXPECT_EQ(value(Variant::VAL_LAST, "layer4.2.conv3.out"), Shape(80, 7, 7, 2048));
+  EXPECT_EQ(value(Variant::VAL_LAST, "layer4.2.conv3.out.inference"), Shape(80, 7, 7, 2048));
   EXPECT_EQ(model.num_parameters(), 25557032);  // torchvision's resnet50
+}
+
+/// What only one program uses is as large as its own variants ask for: validation batches may be large.
+TEST(Compiler, ALargeValidationBatchDoesNotEnlargeTraining) {
+  CompileRequest request = small_request(small_residual_net(), Shape(8, 16, 16, 3));
+  const auto slots = [&](int64_t val_batch) {
+    request.inputs[4] = request.inputs[5] = Shape(val_batch, 16, 16, 3);
+    const CompiledModel model = compile(request, catalog());
+    int64_t trained = 0, inferred = 0;
+    for (const DTensor& tensor : model.plan(Variant::TRAIN_BASE).tensors()) {
+      const TransientUse& use = model.uses[static_cast<size_t>(tensor.id)];
+      if (tensor.region != Region::F_FEATURE_FP32 && tensor.region != Region::F_GRAD_SLOT_FP32) continue;
+      (use.in(Program::TRAIN).is_used() ? trained : inferred) += tensor.slot_bytes;
+    }
+    return std::pair{trained, inferred};
+  };
+  const auto small = slots(8), large = slots(80);
+  EXPECT_EQ(large.first, small.first);
+  EXPECT_GT(large.second, 9 * small.second);
 }
 
 TEST(Compiler, PlansEveryPrecisionForBothTargetsHere) {

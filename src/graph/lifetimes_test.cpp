@@ -119,14 +119,19 @@ TEST(Lifetimes, OfAResidualNetworkByHand) {
       {"bn1.out.grad.8", {19, 20}},  // their sum
       {"conv1.out.grad.9", {20, 21}}};
   EXPECT_EQ(lifetimes(model, Program::TRAIN), train);
-  const std::map<std::string, std::pair<int, int>> eval{
-      {"label", {0, 9}},           {"conv1.out", {1, 2}},     {"bn1.out", {2, 6}},
-      {"block.conv1.out", {3, 4}}, {"block.bn1.out", {4, 5}}, {"block.conv2.out", {5, 6}},
-      {"block.bn2.out", {6, 7}},   {"gap.out", {7, 8}},       {"fc.out", {8, 9}}};
+  const std::map<std::string, std::pair<int, int>> eval{{"label", {0, 9}},
+                                                        {"conv1.out.inference", {1, 2}},
+                                                        {"bn1.out.inference", {2, 6}},
+                                                        {"block.conv1.out.inference", {3, 4}},
+                                                        {"block.bn1.out.inference", {4, 5}},
+                                                        {"block.conv2.out.inference", {5, 6}},
+                                                        {"block.bn2.out.inference", {6, 7}},
+                                                        {"gap.out.inference", {7, 8}},
+                                                        {"fc.out.inference", {8, 9}}};
   EXPECT_EQ(lifetimes(model, Program::EVAL), eval);
 }
 
-TEST(Lifetimes, GradientsAreTakenOverByWhatMayLieOnThem) {
+TEST(Lifetimes, BytesAreTakenOverByWhatMayLieOnThem) {
   using Takeovers = std::map<std::string, std::string>;
   // Batch norm's second gradient is the incoming one under the mask; a convolution's lies elsewhere.
   EXPECT_EQ(takeovers(compiled(residual_net())),
@@ -136,7 +141,8 @@ TEST(Lifetimes, GradientsAreTakenOverByWhatMayLieOnThem) {
                        {"conv1.out.grad.9", "bn1.out.grad.8"}}));
   // Apart, the sum's gradient is that of both branches: block.bn2 reads it but may not have its bytes.
   const CompiledModel apart = compiled(residual_net(), BackendKind::CPU, false);
-  EXPECT_EQ(takeovers(apart), (Takeovers{{"block.add.out.grad.3", "relu2.out.grad.2"},
+  EXPECT_EQ(takeovers(apart), (Takeovers{{"block.add.out", "block.bn2.out"},  // no backward reads either
+                                         {"block.add.out.grad.3", "relu2.out.grad.2"},
                                          {"block.bn1.out.grad.6", "block.relu1.out.grad.5"},
                                          {"block.conv1.out.grad.7", "block.bn1.out.grad.6"},
                                          {"relu1.out.grad.9", "block.add.out.grad.3"},

@@ -6,6 +6,7 @@
 
 #include "graph/plan_page.h"
 #include "renaissance/core/error.h"
+#include "renaissance/graph/plan_report.h"
 
 namespace tr {
 
@@ -45,6 +46,7 @@ class PlanChecker {
     } catch (const Json::parse_error& error) {
       fail(cat("is not JSON at byte ", error.byte));
     }
+    check_schema();
     require(plan_, "the plan",
             {{"total_bytes", is_count},
              {"layout", is_text},
@@ -85,6 +87,14 @@ class PlanChecker {
     const std::string text = value.dump(-1, ' ', true);
     constexpr size_t MOST = 60;
     return text.size() <= MOST ? text : text.substr(0, MOST) + "…";
+  }
+
+  /// Before all else: a newer plan is not one that was damaged.
+  void check_schema() const {
+    require(plan_, "the plan", {{"schema", is_count}});
+    TR_CHECK(plan_["schema"] <= PLAN_SCHEMA, ValueError,
+             cat("plan_html: '", title_, "' has schema ", plan_["schema"], ", this program reads up to ",
+                 PLAN_SCHEMA, "; use the program that saved it, or a newer one"));
   }
 
   void check_programs() const {

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 /// Two tensors that share their bytes, in a program of three nodes.
 Json small_plan() {
   return Json::parse(R"({
-    "total_bytes": 1024, "layout": "packed", "device": "cpu", "precision": "fp32", "parameters": 64,
+    "schema": 1, "total_bytes": 1024, "layout": "packed", "device": "cpu", "precision": "fp32", "parameters": 64,
     "zone": {"base": 512, "bytes": 512, "lower_bound": 512}, "a field of later": [1, 2],
     "regions": [{"name": "W_FC_WEIGHT", "base": 0, "bytes": 512, "tensors": 1},
                 {"name": "F_FEATURE_FP32", "base": 512, "bytes": 1024, "tensors": 2}],
@@ -144,6 +144,9 @@ TEST(PlanHtml, RefusesWhatIsNoPlan) {
   expect_refused("/tensors/2/shape", {8, nullptr}, "a tensor whose 'shape' is [8,null]");
   expect_refused("/tensors/2/id", 1, "two tensors of id 1");
   expect_refused("/tensors/2/in_place_of", 9, "tensor \"relu.out\" in place of 9, which does not exist");
+  expect_refused("/schema", PLAN_SCHEMA + 1,
+                 cat("schema ", PLAN_SCHEMA + 1, ", this program reads up to ", PLAN_SCHEMA));
+  expect_refused("/schema", "x", "the plan whose 'schema' is \"x\"");
   Json linear = small_plan();
   linear.erase("zone");
   test::refuses(ErrorKind::ValueError, "has no 'zone' in the plan; expected what 'renaissance plan",

@@ -88,6 +88,8 @@ class RefNumbers {
 
 }  // namespace
 
+constexpr int64_t MOST_WORK = 20'000'000;  // nodes that may be looked at for one choice: about a second
+
 /// The training step as numbers, and the memory of it for any set of dropped values.
 class RecomputePlanner::Search {
  public:
@@ -124,6 +126,9 @@ class RecomputePlanner::Search {
   bool is_candidate(ValueId value, bool cheap) const;
   RecomputeChoice result() const;
   void drop_while_too_much(int64_t limit, bool cheap);
+  std::vector<ValueId> candidates(int64_t limit, bool cheap, const std::vector<bool>& refused) const;
+  bool drop_one(int64_t limit, bool cheap, int64_t& too_much, std::vector<bool>& refused);
+  bool keep_one(int64_t limit, int64_t& too_much);
   void take_back(int64_t limit);
 
   const RecomputeProblem& problem_;
@@ -142,6 +147,7 @@ class RecomputePlanner::Search {
   std::vector<int64_t> live_;
   int64_t peak_ = 0;
   NodeCost added_;
+  int64_t work_left_ = MOST_WORK;
 };
 
 RecomputePlanner::Search::Search(const RecomputeProblem& problem)
@@ -279,6 +285,7 @@ void RecomputePlanner::Search::evaluate() {
   for (size_t p = 1; p < live_.size(); ++p) live_[p] += live_[p - 1];
   live_.pop_back();
   peak_ = live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end());
+  work_left_ -= static_cast<int64_t>(runs_.size());
 }
 
 int64_t RecomputePlanner::Search::excess(int64_t limit) const {
@@ -293,47 +300,77 @@ bool RecomputePlanner::Search::is_candidate(ValueId value, bool cheap) const {
          (!cheap || again_[v].cost.flops == 0);
 }
 
-/// Drops the value whose absence helps most for its cost, as long as that helps.
+/// Drops the value whose absence helps most for its cost, as long as that helps. Where nothing does, one that
+/// was dropped may be kept after all: a checkpoint, so that not everything is computed again at once.
 void RecomputePlanner::Search::drop_while_too_much(int64_t limit, bool cheap) {
-  constexpr size_t MOST_TRIES = 12;  // of the best candidates, before giving up
   evaluate();
   int64_t too_much = excess(limit);
   std::vector<bool> refused(static_cast<size_t>(num_values_), false);
-  while (too_much > 0) {
-    // Sums over positions, so that a gap's share of the excess takes no walk.
-    std::vector<int64_t> over(live_.size() + 1, 0), count(live_.size() + 1, 0);
-    for (size_t p = 0; p < live_.size(); ++p) {
-      over[p + 1] = over[p] + std::max<int64_t>(live_[p] - limit, 0);
-      count[p + 1] = count[p] + (live_[p] > limit ? 1 : 0);
-    }
-    std::vector<std::pair<double, ValueId>> candidates;
-    for (ValueId value = 1; value < num_values_; ++value) {
-      const auto v = static_cast<size_t>(value);
-      if (refused[v] || !is_candidate(value, cheap)) continue;
-      const auto begin = static_cast<size_t>(last_forward_[v]) + 1,
-                 end = static_cast<size_t>(first_backward_[v]);
-      const int64_t helps = std::min(over[end] - over[begin], bytes_[v] * (count[end] - count[begin]));
-      if (helps > 0) candidates.emplace_back(-static_cast<double>(helps) / again_[v].cost.time, value);
-    }
-    std::sort(candidates.begin(), candidates.end());
-    bool helped = false;
-    for (size_t c = 0; c < std::min(candidates.size(), MOST_TRIES) && !helped; ++c) {
-      const auto v = static_cast<size_t>(candidates[c].second);
-      dropped_[v] = true;
-      evaluate();
-      const int64_t left = excess(limit);
-      helped = left < too_much;
-      if (helped) {
-        too_much = left;
-      } else {
-        dropped_[v] = false;
-        refused[v] = true;
-      }
-    }
-    if (helped) continue;
-    evaluate();
-    if (candidates.size() <= MOST_TRIES) return;
+  while (too_much > 0 && work_left_ > 0) {
+    if (drop_one(limit, cheap, too_much, refused)) continue;
+    if (!keep_one(limit, too_much)) break;
+    refused.assign(refused.size(), false);
   }
+  evaluate();
+}
+
+/// By what they save where too much is alive, per added time; the best first.
+std::vector<ValueId> RecomputePlanner::Search::candidates(int64_t limit, bool cheap,
+                                                          const std::vector<bool>& refused) const {
+  // Sums over positions, so that a gap's share of the excess takes no walk.
+  std::vector<int64_t> over(live_.size() + 1, 0), count(live_.size() + 1, 0);
+  for (size_t p = 0; p < live_.size(); ++p) {
+    over[p + 1] = over[p] + std::max<int64_t>(live_[p] - limit, 0);
+    count[p + 1] = count[p] + (live_[p] > limit ? 1 : 0);
+  }
+  std::vector<std::pair<double, ValueId>> found;
+  for (ValueId value = 1; value < num_values_; ++value) {
+    const auto v = static_cast<size_t>(value);
+    if (refused[v] || !is_candidate(value, cheap)) continue;
+    const auto begin = static_cast<size_t>(last_forward_[v]) + 1,
+               end = static_cast<size_t>(first_backward_[v]);
+    const int64_t helps = std::min(over[end] - over[begin], bytes_[v] * (count[end] - count[begin]));
+    if (helps > 0) found.emplace_back(-static_cast<double>(helps) / again_[v].cost.time, value);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<ValueId> values;
+  for (const auto& [rank, value] : found) values.push_back(value);
+  return values;
+}
+
+bool RecomputePlanner::Search::drop_one(int64_t limit, bool cheap, int64_t& too_much,
+                                        std::vector<bool>& refused) {
+  for (const ValueId value : candidates(limit, cheap, refused)) {
+    const auto v = static_cast<size_t>(value);
+    dropped_[v] = true;
+    evaluate();
+    if (const int64_t left = excess(limit); left < too_much) {
+      too_much = left;
+      return true;
+    }
+    dropped_[v] = false;
+    refused[v] = true;
+    if (work_left_ <= 0) break;
+  }
+  evaluate();
+  return false;
+}
+
+bool RecomputePlanner::Search::keep_one(int64_t limit, int64_t& too_much) {
+  size_t best = 0;
+  for (size_t v = 1; v < dropped_.size() && work_left_ > 0; ++v) {
+    if (!dropped_[v]) continue;
+    dropped_[v] = false;
+    evaluate();
+    if (const int64_t left = excess(limit); left < too_much) {
+      too_much = left;
+      best = v;
+    }
+    dropped_[v] = true;
+  }
+  if (best != 0) dropped_[best] = false;
+  evaluate();
+  return best != 0;
 }
 
 /// What turned out not to be needed, the costliest first.
@@ -345,6 +382,7 @@ void RecomputePlanner::Search::take_back(int64_t limit) {
     return again_[static_cast<size_t>(a)].cost.time > again_[static_cast<size_t>(b)].cost.time;
   });
   for (const ValueId value : values) {
+    if (work_left_ <= 0) break;
     const auto v = static_cast<size_t>(value);
     dropped_[v] = false;
     evaluate();
@@ -371,6 +409,7 @@ RecomputeChoice RecomputePlanner::Search::nothing() {
 
 RecomputeChoice RecomputePlanner::Search::within(int64_t limit_bytes, bool cheap) {
   dropped_.assign(dropped_.size(), false);
+  work_left_ = MOST_WORK;
   drop_while_too_much(limit_bytes, cheap);
   if (peak_ <= limit_bytes) {
     take_back(limit_bytes);
@@ -386,16 +425,20 @@ RecomputeChoice RecomputePlanner::Search::fewest_bytes(double most_added_time, b
   int64_t low = problem_.always_bytes, high = peak_;
   for (int i = 0; i < HALVINGS && low < high; ++i) {
     const int64_t limit = low + (high - low) / 2;
+    // Each halving has its share, or the first ones would leave nothing to the others.
+    work_left_ = MOST_WORK / HALVINGS;
     dropped_.assign(dropped_.size(), false);
     drop_while_too_much(limit, cheap);
-    if (peak_ <= limit) take_back(limit);
+    take_back(std::max(limit, peak_));
     const RecomputeChoice choice = result();
-    if (choice.peak_bytes <= limit && (most_added_time < 0.0 || choice.added_time() <= most_added_time)) {
-      best = choice;
-      high = best.peak_bytes;
-    } else {
+    const bool affordable = most_added_time < 0.0 || choice.added_time() <= most_added_time;
+    const bool better = choice.peak_bytes < best.peak_bytes ||
+                        (choice.peak_bytes == best.peak_bytes && choice.added.time < best.added.time);
+    if (affordable && better) best = choice;
+    if (affordable && choice.peak_bytes <= limit)
+      high = choice.peak_bytes;
+    else
       low = limit + 1;
-    }
   }
   return best;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 
 #include "renaissance/graph/outside_memory.h"
 #include "train/recipe_values.h"
@@ -11,7 +13,8 @@ namespace tr {
 namespace {
 
 /// Finds the border between a batch that fits and the next that does not. Bytes are almost a line over the
-/// batch, so the border is looked for where the line through the bracket's ends meets the memory.
+/// batch, so the border is looked for where the line through the bracket's ends meets the memory. Batches in
+/// between whose shapes cannot run are passed over.
 class BatchSearch {
  public:
   BatchSearch(const Recipe& recipe, const DataInfo& info, const FitRequest& request)
@@ -21,32 +24,102 @@ class BatchSearch {
         catalog_(std::make_shared<const Catalog>(make_catalog())),
         most_multiples_(info.train_samples / recipe.ranks / request.granularity) {
     TR_CHECK(most_multiples_ >= 1, ValueError,
-             cat("fit: granularity ", request.granularity, " on ", recipe.ranks, " ranks needs ",
-                 request.granularity * recipe.ranks, " samples a step, the data has ", info.train_samples,
-                 "; use at most ", std::max<int64_t>(info.train_samples / recipe.ranks, 1)));
+             cat("fit: granularity ", request.granularity, " on ", recipe.ranks,
+                 " ranks needs more samples a step than the ", info.train_samples,
+                 " of the data; use at most ", std::max<int64_t>(info.train_samples / recipe.ranks, 1)));
   }
 
   BatchFit run() {
-    low_ = plan(1);
+    low_ = plan_smallest();
     TR_CHECK(fits(low_), ValueError,
              cat("fit: a batch of ", low_.batch, " needs ", low_.bytes(), " bytes, there are ",
                  request_.memory_bytes, "; give more memory or use a smaller model or resolution"));
     bool halve = false;
-    while (multiples(low_) < most_multiples_ && !(high_ && multiples(*high_) == multiples(low_) + 1)) {
-      const BatchNeed need = plan(high_ ? guess_inside(halve) : guess_beyond());
+    while (candidates() > 0) {
+      const BatchNeed need = plan_near(high_ ? guess_inside(halve) : guess_beyond());
       if (fits(need))
         low_ = need;
       else
         high_ = need;
       halve = !halve;
     }
-    return {low_, high_, target_, plans_};
+    return {low_, next(), target_, plans_};
   }
 
  private:
   int64_t multiples(const BatchNeed& need) const { return need.batch / request_.granularity; }
   bool fits(const BatchNeed& need) const {
-    return !need.exceeds_budget && need.bytes() <= request_.memory_bytes;
+    return need.is_planned() && need.bytes() <= request_.memory_bytes;
+  }
+
+  /// One sample left over, the refusal to expect, needs a number of samples that every refused batch divides.
+  /// So many multiples in a row divide none of the usual: their refusal has another reason.
+  static constexpr int64_t MOST_REFUSALS = 32;
+
+  BatchNeed plan_smallest() {
+    std::optional<Error> first;
+    for (int64_t count = 1; count <= std::min(MOST_REFUSALS, most_multiples_); ++count) {
+      try {
+        return plan(count);
+      } catch (const Error& error) {
+        if (!is_of_shape(error)) throw;
+        refused_[count] = error.what();
+        if (!first) first = error;
+      }
+    }
+    throw *first;
+  }
+
+  static bool is_of_shape(const Error& error) {
+    return error.kind() == ErrorKind::NotSupportedError || error.kind() == ErrorKind::ShapeError;
+  }
+
+  /// The first multiple that is known not to be the answer, or that the data are too few for.
+  int64_t end() const { return high_ ? multiples(*high_) : most_multiples_ + 1; }
+
+  /// Multiples that may still be the answer: between low_ and end(), and not refused.
+  int64_t candidates() const {
+    const auto refused = std::distance(refused_.upper_bound(multiples(low_)), refused_.lower_bound(end()));
+    return end() - multiples(low_) - 1 - refused;
+  }
+
+  /// The one closest to `count`.
+  int64_t nearest_candidate(int64_t count) const {
+    const auto is_candidate = [&](int64_t at) {
+      return at > multiples(low_) && at < end() && !refused_.contains(at);
+    };
+    int64_t distance = 0;
+    while (!is_candidate(count - distance) && !is_candidate(count + distance)) ++distance;
+    return is_candidate(count - distance) ? count - distance : count + distance;
+  }
+
+  /// The plan of the candidate closest to `count` that can run. The smallest refused one where too many in a
+  /// row, or all, cannot.
+  BatchNeed plan_near(int64_t count) {
+    BatchNeed smallest;
+    for (int64_t tries = 0; tries < MOST_REFUSALS && candidates() > 0; ++tries) {
+      const int64_t at = nearest_candidate(count);
+      try {
+        return plan(at);
+      } catch (const Error& error) {
+        if (!is_of_shape(error)) throw;
+        refused_[at] = error.what();
+        if (tries == 0 || at < multiples(smallest)) smallest = refused(at);
+      }
+    }
+    return smallest;
+  }
+
+  BatchNeed refused(int64_t count) const {
+    BatchNeed need;
+    need.batch = count * request_.granularity;
+    need.refusal = refused_.at(count);
+    return need;
+  }
+
+  std::optional<BatchNeed> next() const {
+    const int64_t count = multiples(low_) + 1;
+    return refused_.contains(count) ? refused(count) : high_;
   }
 
   /// Nothing where the recipe's budget cannot be met. What the smallest batch is refused for is another
@@ -93,7 +166,7 @@ class BatchSearch {
   /// Between what fits and what does not; every second time the middle, where a line would creep.
   int64_t guess_inside(bool halve) const {
     const int64_t low = multiples(low_), high = multiples(*high_);
-    if (halve || high_->exceeds_budget) return low + (high - low) / 2;
+    if (halve || !high_->is_planned()) return low + (high - low) / 2;
     return std::clamp(on_line(low_, *high_), low + 1, high - 1);
   }
 
@@ -114,6 +187,7 @@ class BatchSearch {
   int64_t most_multiples_;
   BatchNeed low_, last_, last_but_one_;
   std::optional<BatchNeed> high_;
+  std::map<int64_t, std::string> refused_;  // multiples whose shapes cannot run, with the reason
   Target target_;
   int plans_ = 0;
 };

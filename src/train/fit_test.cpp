@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "renaissance/graph/outside_memory.h"
 #include "support/expect_error.h"
 
@@ -101,6 +103,58 @@ TEST(FitBatch, ABudgetOfTheRecipeBindsAsWell) {
                 [&] { fit(recipe, needed_bytes(small_recipe(), 400)); });
 }
 
+/// Batch norm with one value a sample: no batch of 1 can run, and none that leaves one sample over.
+Recipe one_value_recipe(int64_t train_samples) {
+  return parse_recipe(
+      cat("threads: 1\ndata: {source: synthetic, classes: 4, train_samples: ", train_samples,
+          ", val_samples: 64, channels: 1, height: 4, width: 4}\n"
+          "model: {layers: [flatten, {fc: 64}, bn, relu, {fc: 4}]}\ntrain: {val_batch_size: 8}\n"),
+      "test");
+}
+
+TEST(FitBatch, PassesOverBatchesThatCannotRun) {
+  constexpr int64_t SAMPLES = 1001;
+  const Recipe recipe = one_value_recipe(SAMPLES);
+  const auto runs = [](int64_t batch) { return batch > 1 && SAMPLES % batch != 1; };
+  std::vector<int64_t> needs(SAMPLES + 1);
+  for (int64_t batch = 1; batch <= SAMPLES; ++batch)
+    needs[static_cast<size_t>(batch)] = runs(batch) ? needed_bytes(recipe, batch) : 0;
+
+  for (const int64_t granularity : {1, 2, 4, 8})
+    for (const int64_t enough_for : {21, 42, 126, 202, 260, 504, 1001}) {
+      const int64_t memory_bytes = needs[static_cast<size_t>(enough_for)];
+      const std::string where = cat("memory for ", enough_for, ", granularity ", granularity);
+      int64_t largest = 0;
+      for (int64_t batch = granularity; batch <= SAMPLES; batch += granularity)
+        if (runs(batch) && needs[static_cast<size_t>(batch)] <= memory_bytes) largest = batch;
+      const BatchFit found = fit(recipe, memory_bytes, granularity);
+      EXPECT_EQ(found.fits.batch, largest) << where;
+      const int64_t next = largest + granularity;
+      ASSERT_EQ(found.next.has_value(), next <= SAMPLES) << where;
+      if (next > SAMPLES) continue;
+      EXPECT_EQ(found.next->batch, next) << where;
+      EXPECT_EQ(found.next->is_planned(), runs(next)) << where;
+      const bool is_named =
+          found.next->refusal.find("batch norm over 1 value per channel") != std::string::npos;
+      EXPECT_EQ(is_named, !runs(next)) << where << ": " << found.next->refusal;
+    }
+}
+
+TEST(FitBatch, PassesOverManyInARow) {
+  const Recipe recipe = one_value_recipe(720'721);  // 2 to 16 all divide 720,720
+  const BatchFit found = fit(recipe, needed_bytes(recipe, 17));
+  EXPECT_GE(found.fits.batch, 17);
+  EXPECT_TRUE(found.next.has_value());
+}
+
+TEST(FitBatch, WhereNoneCanRunTheReasonIsTheSmallestsOwn) {
+  test::refuses(ErrorKind::NotSupportedError, "batch norm over 1 value per channel",
+                [&] { fit(one_value_recipe(1), int64_t{1} << 40); });
+  Recipe recipe = small_recipe();
+  recipe.model.layers = seq(flatten(), fc(3));  // of 4 classes
+  test::refuses(ErrorKind::ShapeError, "[1,1,1,3]", [&] { fit(recipe, int64_t{1} << 40); });
+}
+
 TEST(FitBatch, RefusesWhatCannotBe) {
   const Recipe recipe = small_recipe();
   const int64_t least = needed_bytes(recipe, 1);
@@ -109,9 +163,13 @@ TEST(FitBatch, RefusesWhatCannotBe) {
                 [&] { fit(recipe, least - 1); });
   test::refuses(ErrorKind::ValueError, cat("a batch of 8 needs ", needed_bytes(recipe, 8)),
                 [&] { fit(recipe, least, 8); });
-  test::refuses(ErrorKind::ValueError,
-                "granularity 1001 on 1 ranks needs 1001 samples a step, the data has 1000",
-                [&] { fit(recipe, least, 1001); });
+  test::refuses(
+      ErrorKind::ValueError,
+      "granularity 1001 on 1 ranks needs more samples a step than the 1000 of the data; use at most 1000",
+      [&] { fit(recipe, least, 1001); });
+  constexpr int64_t HUGE_GRANULARITY = std::numeric_limits<int64_t>::max();
+  test::refuses(ErrorKind::ValueError, "granularity 9223372036854775807 on 4 ranks needs more samples",
+                [&] { fit(small_recipe({"ranks=4"}), least, HUGE_GRANULARITY); });
   test::refuses(ErrorKind::ValueError, "granularity 0; give at least 1", [&] { fit(recipe, least, 0); });
   test::refuses(ErrorKind::ValueError, "memory of 0 bytes", [&] { fit(recipe, 0); });
 }

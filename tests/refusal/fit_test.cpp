@@ -35,7 +35,8 @@ TEST(Fit, TheAnswerIsTheBorderThatPlanSees) {
   for (const auto& [key, value] : fit.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"batch_size", "memory_bytes", "needed_bytes", "left_bytes",
                                             "arena_bytes", "arenas", "overhead_bytes", "pinned_host_bytes",
-                                            "granularity", "next_batch_size", "next_needed_bytes", "plans"}));
+                                            "granularity", "next_batch_size", "next_needed_bytes",
+                                            "next_refusal", "plans"}));
   const int64_t batch = fit["batch_size"];
   EXPECT_GE(batch, 21);
   EXPECT_EQ(fit["needed_bytes"], planned_bytes(folder, "r.yaml", batch));
@@ -45,6 +46,27 @@ TEST(Fit, TheAnswerIsTheBorderThatPlanSees) {
   EXPECT_EQ(fit["next_needed_bytes"], planned_bytes(folder, "r.yaml", batch + 1));
   EXPECT_GT(fit["next_needed_bytes"], memory_bytes);
   EXPECT_EQ(fit["overhead_bytes"], nullptr);
+  EXPECT_EQ(fit["next_refusal"], nullptr);
+}
+
+TEST(Fit, SaysThatTheNextBatchCannotRun) {
+  const TempFolder folder;
+  write_file(
+      folder / "r.yaml",
+      "threads: 1\n"
+      "data: {source: synthetic, classes: 4, train_samples: 101, val_samples: 30, channels: 1, height: 8, "
+      "width: 8}\n"
+      "model: {layers: [flatten, {fc: 16}, bn, {fc: 4}]}\n");
+  // Batches of 50 and 100 leave one sample over.
+  const std::string memory_bytes = cat(planned_bytes(folder, "r.yaml", 49));
+  const Json fit = json_of(folder, {"fit", "r.yaml", "--memory", memory_bytes});
+  EXPECT_EQ(fit["batch_size"], 49);
+  EXPECT_EQ(fit["next_batch_size"], 50);
+  EXPECT_EQ(fit["next_needed_bytes"], nullptr);
+  EXPECT_THAT(fit["next_refusal"].get<std::string>(), HasSubstr("batch norm over 1 value per channel"));
+  const Outcome text = run_program(folder.path(), {"fit", "r.yaml", "--memory", memory_bytes});
+  EXPECT_THAT(text.out,
+              testing::ContainsRegex("next +50 cannot run for its shape: .*batch norm over 1 value"));
 }
 
 TEST(Fit, OfACardWithoutOne) {
@@ -93,8 +115,14 @@ TEST(Fit, RefusalsSayWhatToDo) {
   for (const char* nonsense : {"much", "24", "24Gib", "1.5GiB", "0"})
     refuse({"--memory", nonsense},
            std::string(nonsense) == "24" ? "a batch of 1 needs" : "is not a size; write 24GiB");
-  refuse({"--memory", "1GB", "--granularity", "0"}, "--granularity");
-  refuse({"--memory", "1GB", "--granularity", "71"}, "the data has 70; use at most 70");
+  refuse({"--memory", "1GB", "--granularity", "0"},
+         "--granularity: is '0'; expected an integer from 1 to 9223372036854775807");
+  for (const char* nonsense : {"10000000000000000000", "99999999999999999999", "0x10", "8k", "-8"})
+    refuse({"--memory", "1GB", "--granularity", nonsense},
+           cat("--granularity: is '", nonsense, "'; expected an integer"));
+  refuse({"--memory", "1GB", "--granularity", "71"}, "than the 70 of the data; use at most 70");
+  refuse({"--memory", "1GB", "--granularity", "9223372036854775807", "ranks=4"},
+         "than the 70 of the data; use at most 17");
   refuse({"--memory", "1GB", "train.batch_sise=3"}, "train.batch_size");
   refuse({}, "--memory is required");
 }

@@ -1,6 +1,10 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -109,15 +113,47 @@ TEST(PackRefusal, FilesThatCannotBeReadOrWritten) {
   EXPECT_THAT(missing.err, HasSubstr("none.csv: cannot be opened"));
   const Outcome unwritable = run_program(folder.path(), {"pack", "t.csv", "--output", "none/o.csv"});
   EXPECT_EQ(unwritable.exit_code, 1);
-  EXPECT_THAT(unwritable.err, HasSubstr("none/o.csv: cannot be written"));
+  EXPECT_THAT(unwritable.err,
+              HasSubstr("none/o.csv: cannot be written: No such file or directory; choose another file"));
+}
+
+TEST(Pack, OutputGoesIntoAPipe) {
+  const TempFolder folder;
+  write_file(folder / "t.csv", FOUR);
+  const std::string pipe = (folder / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int descriptor = open(pipe.c_str(), O_RDWR | O_NONBLOCK);  // a reader, so that nobody waits for one
+  ASSERT_GE(descriptor, 0);
+  EXPECT_EQ(run_program(folder.path(), {"pack", "t.csv", "--output", "pipe"}).exit_code, 0);
+  std::string received(4096, '\0');
+  received.resize(
+      static_cast<size_t>(std::max<ssize_t>(read(descriptor, received.data(), received.size()), 0)));
+  close(descriptor);
+  EXPECT_THAT(received, testing::StartsWith("id,lower,upper,size,offset\na,0,2,3,"));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+}
+
+TEST(Pack, OutputInPlaceOfTheSummary) {
+  const Outcome outcome = pack_text(FOUR, {"--output", "-"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::StartsWith("id,lower,upper,size,offset\na,0,2,3,"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("lower bound")));
+  const Outcome both = pack_text(FOUR, {"--output", "-", "--json"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--output is '-' and --json is given, both for standard output"));
+  EXPECT_EQ(both.out, "");
 }
 
 TEST(PackRefusal, ArgumentsOutOfRange) {
-  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{{"--capacity", "0"},
-                                                                                       {"--capacity", "-1"},
-                                                                                       {"--capacity", "1KiB"},
-                                                                                       {"--alignment", "0"},
-                                                                                       {"--fast"}}) {
+  EXPECT_THAT(pack_text(FOUR, {"--capacity", "0"}).err,
+              HasSubstr("--capacity: is '0'; expected an integer from 1 to 9223372036854775807"));
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"--capacity", "0"},
+                                             {"--capacity", "-1"},
+                                             {"--capacity", "1KiB"},
+                                             {"--capacity", "9223372036854775808"},
+                                             {"--alignment", "0"},
+                                             {"--fast"}}) {
     const Outcome outcome = pack_text(FOUR, options);
     EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(options);
     EXPECT_EQ(outcome.out, "") << testing::PrintToString(options);

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+
 #include "program.h"
 
 namespace tr::test {
@@ -28,7 +30,6 @@ TEST_F(PlanHtml, WritesThePageInPlaceOfTheText) {
   EXPECT_EQ(page.exit_code, 0) << page.err;
   EXPECT_EQ(page.out, "");
   EXPECT_THAT(read("plan.html"), testing::StartsWith("<!doctype html>"));
-  EXPECT_FALSE(fs::exists(folder_ / "plan.html.tmp"));
 
   const Outcome both = plan({"recipe.yaml", "--html", "again.html", "--json"});
   EXPECT_THAT(both.out, testing::StartsWith("{"));
@@ -54,7 +55,58 @@ TEST_F(PlanHtml, AFileThatCannotBeWrittenIsSaidAndLeavesNothing) {
   const Outcome taken = plan({"recipe.yaml", "--html", "taken"});
   EXPECT_EQ(taken.exit_code, 1);
   EXPECT_THAT(taken.err, HasSubstr("taken: cannot be written: Is a directory"));
-  EXPECT_FALSE(fs::exists(folder_ / "taken.tmp"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 2);
+}
+
+TEST_F(PlanHtml, ReplacesOneFileAndNoOther) {
+  write("plan.html", "what was there");
+  write("plan.html.tmp", "somebody's");
+  fs::permissions(folder_ / "plan.html", fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(plan({"recipe.yaml", "--html", "plan.html"}).exit_code, 0);
+  EXPECT_THAT(read("plan.html"), testing::StartsWith("<!doctype html>"));
+  EXPECT_EQ(fs::status(folder_ / "plan.html").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(read("plan.html.tmp"), "somebody's");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 3);
+}
+
+TEST_F(PlanHtml, FollowsSymbolicLinks) {
+  fs::create_directory(folder_ / "pages");
+  write("pages/old.html", "what was there");
+  for (const std::string name : {"old.html", "new.html"}) {
+    fs::create_symlink("pages/" + name, folder_ / name);
+    EXPECT_EQ(plan({"recipe.yaml", "--html", name}).exit_code, 0);
+    EXPECT_TRUE(fs::is_symlink(folder_ / name));
+    EXPECT_FALSE(fs::is_symlink(folder_ / "pages" / name));
+    EXPECT_THAT(read("pages/" + name), testing::StartsWith("<!doctype html>"));
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "pages"), {}), 2);
+}
+
+TEST_F(PlanHtml, ToStandardOutput) {
+  const Outcome page = plan({"recipe.yaml", "--html", "-"});
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(page.out, testing::StartsWith("<!doctype html>"));
+  EXPECT_FALSE(fs::exists(folder_ / "-"));
+  const Outcome both = plan({"recipe.yaml", "--html", "-", "--json"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--html is '-' and --json is given"));
+  EXPECT_EQ(both.out, "");
+  // The file that standard output goes to, under another name, is not exchanged for a new one.
+  const Outcome named = plan({"recipe.yaml", "--html", "/proc/self/fd/1", "--json"});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_THAT(named.out, testing::StartsWith(page.out + "{"));
+  EXPECT_THAT(named.out, testing::EndsWith("}\n"));
+}
+
+TEST_F(PlanHtml, RefusesANewerPlan) {
+  std::string newer = plan({"recipe.yaml", "--json"}).out;
+  const std::string schema = "\"schema\":1";
+  newer.replace(newer.find(schema), schema.size(), "\"schema\":2");
+  write("newer.json", newer);
+  const Outcome page = plan({"--diff", "newer.json", "recipe.yaml", "--html", "diff.html"});
+  EXPECT_EQ(page.exit_code, 2);
+  EXPECT_THAT(page.err, HasSubstr("'newer.json' has schema 2, this program reads up to 1"));
+  EXPECT_FALSE(fs::exists(folder_ / "diff.html"));
 }
 
 TEST_F(PlanHtml, AMistakeInTheRecipeLeavesTheFileAsItWas) {

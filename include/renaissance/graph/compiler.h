@@ -70,6 +70,7 @@ struct RecomputeSummary {
   int64_t bytes = 0, flops = 0;            ///< that the recomputing nodes move and do
   int64_t step_bytes = 0, step_flops = 0;  ///< of forward and backward without them
   double time_share = 0.0;                 ///< added time over theirs
+  int64_t peak_bytes = 0;                  ///< alive at once in training, as the choice was made
 };
 
 struct CompiledModel {
@@ -95,7 +96,7 @@ struct CompiledModel {
 };
 
 /// Throws RecipeError, ShapeError or NotSupportedError naming the layer; RecipeError for a budget that cannot
-/// be met, with the least that can.
+/// be met, with what the most recomputation that was found needs.
 CompiledModel compile(const CompileRequest& request, std::shared_ptr<const Catalog> catalog);
 
 /// Bytes before the pixels in a raw batch of any variant: the INT32 labels of the largest, rounded up to 256.

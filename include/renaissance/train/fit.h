@@ -25,22 +25,26 @@ struct BatchNeed {
   int64_t overhead_bytes = 0;     ///< measured_overhead(); 0 where it is unknown
   int64_t pinned_host_bytes = 0;  ///< of one rank, not part of `bytes()`: it is the host's
   bool exceeds_budget = false;    ///< the recipe's memory.budget cannot be met; only `batch` is known then
+  std::string refusal;            ///< why its shapes cannot run; only `batch` is known then
 
+  bool is_planned() const { return !exceeds_budget && refusal.empty(); }
   int64_t bytes() const { return arena_bytes * arenas + overhead_bytes; }
 };
 
 struct BatchFit {
   BatchNeed fits;  ///< within the memory
-  /// The next multiple, which exceeds the memory or the recipe's memory.budget; nothing where the data have
-  /// too few samples for it. Packing may still make an even larger batch fit.
+  /// The next multiple, which exceeds the memory or the recipe's memory.budget, or cannot run; nothing where
+  /// the data have too few samples for it. Packing may still make an even larger batch fit.
   std::optional<BatchNeed> next;
   Target target;  ///< what was planned for
-  int plans = 0;  ///< compiled to find it
+  int plans = 0;  ///< compiled to find it, refused ones included
 };
 
-/// The batch of a recipe that memory allows, everything else as the recipe says. ValueError when the smallest
-/// does not fit (the text says what it needs), for memory or granularity below 1, and for a granularity that
-/// the data have too few samples for; otherwise as compile_request() and compile().
+/// The batch of a recipe that memory allows, everything else as the recipe says. A batch whose shapes are
+/// refused (NotSupportedError, ShapeError), for instance because one sample is left over for batch norm, is
+/// passed over; where 16 multiples in a row are refused, larger ones are not looked at. ValueError when the
+/// smallest that runs does not fit (the text says what it needs), for memory or granularity below 1, and for
+/// a granularity that the data have too few samples for; otherwise as compile_request() and compile().
 BatchFit fit_batch(const Recipe& recipe, const DataInfo& info, const FitRequest& request);
 
 /// "24GiB", "24GB", "25769803776" as bytes, as recipes write sizes; ValueError that starts with `who`.
