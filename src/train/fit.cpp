@@ -52,8 +52,8 @@ class BatchSearch {
     return need.is_planned() && need.bytes() <= request_.memory_bytes;
   }
 
-  /// One sample left over, the refusal to expect, needs a number of samples that every refused batch divides.
-  /// So many multiples in a row divide none of the usual: their refusal has another reason.
+  /// A batch that leaves one sample over, the refusal to expect, divides the number of the others. So many in
+  /// a row have their least common multiple above 10^14: they are refused for another reason.
   static constexpr int64_t MOST_REFUSALS = 32;
 
   BatchNeed plan_smallest() {

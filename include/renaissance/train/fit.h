@@ -42,7 +42,7 @@ struct BatchFit {
 
 /// The batch of a recipe that memory allows, everything else as the recipe says. A batch whose shapes are
 /// refused (NotSupportedError, ShapeError), for instance because one sample is left over for batch norm, is
-/// passed over; where 16 multiples in a row are refused, larger ones are not looked at. ValueError when the
+/// passed over; where 32 multiples in a row are refused, larger ones are not looked at. ValueError when the
 /// smallest that runs does not fit (the text says what it needs), for memory or granularity below 1, and for
 /// a granularity that the data have too few samples for; otherwise as compile_request() and compile().
 BatchFit fit_batch(const Recipe& recipe, const DataInfo& info, const FitRequest& request);
