@@ -1,6 +1,5 @@
 #include "renaissance/train/fit.h"
 
-#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "integer_range.h"
 #include "plan_source.h"
+#include "renaissance/core/byte_text.h"
 #include "renaissance/core/error.h"
 #include "renaissance/graph/outside_memory.h"
 #include "verbs.h"
@@ -32,20 +32,11 @@ struct FitOptions {
   bool json = false;
 };
 
-std::string bytes_text(int64_t bytes) {
-  constexpr double MIB = 1 << 20;
-  const double mib = static_cast<double>(bytes) / MIB;
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%lld bytes (%.2f %s)", static_cast<long long>(bytes),
-                mib < 1024.0 ? mib : mib / 1024.0, mib < 1024.0 ? "MiB" : "GiB");
-  return text.data();
-}
-
 std::string next_text(const BatchNeed& next) {
   if (!next.refusal.empty()) return cat(next.batch, " cannot run for its shape: ", next.refusal);
   return cat(next.batch, " does not fit: it ",
              next.exceeds_budget ? "cannot meet the recipe's memory.budget"
-                                 : cat("needs ", bytes_text(next.bytes())));
+                                 : cat("needs ", human_and_exact(next.bytes())));
 }
 
 void print_text(const FitOptions& options, int64_t memory_bytes, const BatchFit& fit) {
@@ -54,17 +45,18 @@ void print_text(const FitOptions& options, int64_t memory_bytes, const BatchFit&
   };
   const std::optional<DeviceOverhead> overhead = measured_overhead(fit.target);
   line("train.batch_size", cat(fit.fits.batch, fit.target.ranks > 1 ? " on each rank" : ""));
-  line("needs", bytes_text(fit.fits.bytes()));
-  line("  arena", cat(bytes_text(fit.fits.arena_bytes),
+  line("needs", human_and_exact(fit.fits.bytes()));
+  line("  arena", cat(human_and_exact(fit.fits.arena_bytes),
                       fit.fits.arenas > 1 ? cat(" on each of ", fit.fits.arenas, " ranks") : ""));
-  line("  beside it", overhead ? cat(bytes_text(fit.fits.overhead_bytes), ", as measured on ", overhead->card)
-                               : "unknown, not counted");
-  line("left", bytes_text(memory_bytes - fit.fits.bytes()));
+  line("  beside it", overhead
+                          ? cat(human_and_exact(fit.fits.overhead_bytes), ", as measured on ", overhead->card)
+                          : "unknown, not counted");
+  line("left", human_and_exact(memory_bytes - fit.fits.bytes()));
   if (fit.next)
     line("next", next_text(*fit.next));
   else
     line("next", "none; the data have too few samples for a larger batch");
-  if (fit.fits.pinned_host_bytes > 0) line("pinned host memory", bytes_text(fit.fits.pinned_host_bytes));
+  if (fit.fits.pinned_host_bytes > 0) line("pinned host memory", human_and_exact(fit.fits.pinned_host_bytes));
   line("planned", cat(fit.plans, " batches, in multiples of ", options.granularity));
 }
 

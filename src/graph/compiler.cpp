@@ -376,7 +376,7 @@ double flops_per_byte(const CompileRequest& request) {
 /// Phases 2 to 4, again where a choice of recomputation changes what exists.
 class Layouter {
  public:
-  Layouter(CompiledModel& model, Wiring& wiring, OfferBook& offers)
+  Layouter(CompiledModel& model, Wiring wiring, OfferBook& offers)
       : model_(model), request_(model.request), plain_(std::move(wiring)), offers_(offers) {}
 
   void run() {
@@ -459,22 +459,22 @@ class Layouter {
     if (has_budget && request_.recompute != Recompute::NONE)
       return planner_->within(request_.budget_bytes - persistent_bytes_, cheap);
     if (has_budget) return planner_->nothing();
-    return planner_->fewest_bytes(cheap ? -1.0 : MOST_RECOMPUTATION, cheap);
+    return planner_->fewest_bytes(cheap ? RecomputePlanner::ANY_TIME : MOST_RECOMPUTATION, cheap);
   }
 
   void start_planner() {
-    problem_.wiring = &plain_;
-    problem_.arch = &model_.arch;
-    problem_.query = query();
+    RecomputeProblem problem;
+    problem.wiring = &plain_;
+    problem.arch = &model_.arch;
+    problem.query = query();
     const auto tensor = [this](const TensorRef& ref) -> const DTensor& {
-      return model_.plans[0].tensor(id_of(ref, plain_table_, is_amp(request_.config.precision)));
+      return model_.plans[0].tensor(id_of(ref, table_, is_amp(request_.config.precision)));
     };
-    plain_table_ = table_;
-    problem_.slot_bytes = [tensor](const TensorRef& ref) { return tensor(ref).slot_bytes; };
-    problem_.is_transient = [tensor](const TensorRef& ref) {
+    problem.slot_bytes = [tensor](const TensorRef& ref) { return tensor(ref).slot_bytes; };
+    problem.is_transient = [tensor](const TensorRef& ref) {
       return region_traits(tensor(ref).region).transient;
     };
-    problem_.workspace_bytes = [this](int op, Pass pass) {
+    problem.workspace_bytes = [this](int op, Pass pass) {
       const int64_t bytes =
           offers_.workspace_bytes(plain_.ops[static_cast<size_t>(op)], pass, model_.shapes[0]);
       return bytes == 0 ? 0
@@ -482,9 +482,9 @@ class Layouter {
                                      request_.config.backend);
     };
     if (model_.raw_input != NO_TENSOR)
-      problem_.always_bytes = model_.plans[0].tensor(model_.raw_input).slot_bytes;
-    problem_.flops_per_byte = flops_per_byte(request_);
-    planner_.emplace(problem_);
+      problem.always_bytes = model_.plans[0].tensor(model_.raw_input).slot_bytes;
+    problem.flops_per_byte = flops_per_byte(request_);
+    planner_.emplace(problem);
   }
 
   void summarize(const RecomputeChoice& choice) {
@@ -508,9 +508,8 @@ class Layouter {
   const CompileRequest& request_;
   const Wiring plain_;
   OfferBook& offers_;
-  TensorTable table_, plain_table_;
+  TensorTable table_;
   int64_t persistent_bytes_ = 0;
-  RecomputeProblem problem_;
   std::optional<RecomputePlanner> planner_;
 };
 
@@ -579,7 +578,7 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
   check_parameter_shapes(model, wiring, dtype);
 
   OfferBook offers(request, *model.catalog);
-  Layouter(model, wiring, offers).run();
+  Layouter(model, std::move(wiring), offers).run();
 
   // 5. Captures shared between variants.
   model.atlas = GraphAtlas(request.inputs);

@@ -271,8 +271,9 @@ TEST(PackedLayout, TheZoneLiesWhereTheFirstTransientRegionWould) {
 
 // ---- Each validation is made to fail by one change to the image of a good plan.
 
-struct ValidationTest : testing::TestWithParam<Layout> {
-  ValidationTest() : plan(small_plan(amp_everything(OptimizerKind::ADAM, GetParam()))) {
+/// A good plan, and its image to break.
+struct GoodPlan {
+  explicit GoodPlan(Layout layout) : plan(small_plan(amp_everything(OptimizerKind::ADAM, layout))) {
     finalize(plan);
     image = plan.image();
   }
@@ -283,6 +284,10 @@ struct ValidationTest : testing::TestWithParam<Layout> {
   }
   MemoryPlan plan;
   PlanImage image;
+};
+
+struct ValidationTest : testing::TestWithParam<Layout>, GoodPlan {
+  ValidationTest() : GoodPlan(GetParam()) {}
 };
 
 TEST_P(ValidationTest, TheUntouchedImagePassesAll) {
@@ -425,18 +430,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, EveryLayout, testing::Values(Layout::PACKED, L
 
 // ---- What only the packed layout can get wrong.
 
-struct ZoneValidation : testing::Test {
-  ZoneValidation() : plan(small_plan(amp_everything(OptimizerKind::ADAM, Layout::PACKED))) {
-    finalize(plan);
-    image = plan.image();
-  }
-  RegionInfo& region(Region r) { return image.regions[static_cast<size_t>(index_of(r))]; }
-  DTensor& first_in(Region r) {
-    return *std::find_if(image.tensors.begin(), image.tensors.end(),
-                         [&](const DTensor& t) { return t.region == r; });
-  }
-  MemoryPlan plan;
-  PlanImage image;
+struct ZoneValidation : testing::Test, GoodPlan {
+  ZoneValidation() : GoodPlan(Layout::PACKED) {}
 };
 
 TEST_F(ZoneValidation, EveryTransientRegionBeginsWithTheZone) {

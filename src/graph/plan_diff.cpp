@@ -2,86 +2,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "graph/saved_plan.h"
 #include "renaissance/core/error.h"
-#include "renaissance/graph/plan_report.h"
 
 namespace tr {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Fields of a saved plan; what is not as plan_json() writes it is a ValueError that names the field.
-class PlanReader {
- public:
-  explicit PlanReader(const PlanSide& side) : who_(cat("plan '", side.title, "'")) {
-    try {
-      root_ = Json::parse(side.json);
-    } catch (const Json::exception&) {
-      refuse("is not JSON, or was cut off");
-    }
-    if (!root_.is_object() || !root_.contains("schema")) refuse("has no 'schema', so it is not a plan");
-    const int64_t schema = integer(root_, "schema");
-    TR_CHECK(schema <= PLAN_SCHEMA, ValueError,
-             cat(who_, ": schema ", schema, ", this program reads up to ", PLAN_SCHEMA,
-                 "; compare with the program that saved it, or a newer one"));
-  }
-
-  const Json& root() const { return root_; }
-
-  const Json& field(const Json& object, const char* key) const {
-    if (!object.is_object() || !object.contains(key)) refuse(cat("lacks '", key, "'"));
-    return object[key];
-  }
-  const Json& list(const Json& object, const char* key) const {
-    const Json& value = field(object, key);
-    if (!value.is_array()) refuse(cat("has a '", key, "' that is not a list"));
-    return value;
-  }
-  std::string text(const Json& object, const char* key) const {
-    const Json& value = field(object, key);
-    if (!value.is_string()) refuse(cat("has a '", key, "' that is not text"));
-    return value.get<std::string>();
-  }
-  /// Counts and bytes: sums and differences of them stay within 64 bits.
-  int64_t integer(const Json& object, const char* key) const {
-    constexpr uint64_t MOST = uint64_t{1} << 62;
-    const Json& value = field(object, key);
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > MOST)
-      refuse(cat("has a '", key, "' that is not an integer from 0 to 2^62"));
-    return value.get<int64_t>();
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorKind::ValueError,
-                cat(who_, ": ", what, "; save one with 'renaissance plan RECIPE --json > FILE'"));
-  }
-
- private:
-  std::string who_;
-  Json root_;
-};
-
-void read_zone(const PlanReader& reader, PlanDigest& digest) {
-  const Json& zone = reader.field(reader.root(), "zone");
-  if (zone.is_null()) return;
-  digest.zone_bytes = reader.integer(zone, "bytes");
-  digest.zone_lower_bound = reader.integer(zone, "lower_bound");
-}
-
-void read_peaks(const PlanReader& reader, PlanDigest& digest) {
-  const Json& programs = reader.list(reader.root(), "programs");
-  if (programs.size() != NUM_PROGRAMS) reader.refuse(cat("has ", programs.size(), " 'programs', not 2"));
-  for (size_t p = 0; p < NUM_PROGRAMS; ++p) {
-    const Json& nodes = reader.list(programs[p], "nodes");
-    const auto peak = static_cast<size_t>(reader.integer(reader.field(programs[p], "peak"), "node"));
-    if (peak >= nodes.size()) reader.refuse("has a 'peak' at a node that does not exist");
-    digest.peaks[p] = {reader.text(nodes[peak], "name"), reader.integer(nodes[peak], "live_bytes")};
-  }
-}
 
 /// `items` of one side, by name.
 template <typename Item>
@@ -131,19 +61,25 @@ void diff_tensors(const PlanDigest& a, const PlanDigest& b, PlanDiff& diff) {
 }  // namespace
 
 PlanDigest read_plan_digest(const PlanSide& side) {
-  const PlanReader reader(side);
-  const Json& root = reader.root();
+  const Json root = read_saved_plan(side.title, side.json);
   PlanDigest digest;
-  digest.total_bytes = reader.integer(root, "total_bytes");
-  digest.persistent_bytes = reader.integer(root, "persistent_bytes");
-  digest.pinned_host_bytes = reader.integer(reader.field(root, "outside"), "pinned_host_bytes");
-  read_zone(reader, digest);
-  read_peaks(reader, digest);
-  for (const Json& region : reader.list(root, "regions"))
-    digest.regions.push_back({reader.text(region, "name"), reader.integer(region, "bytes")});
-  for (const Json& tensor : reader.list(root, "tensors"))
-    digest.tensors.push_back(
-        {reader.text(tensor, "name"), reader.text(tensor, "region"), reader.integer(tensor, "slot_bytes")});
+  digest.total_bytes = root["total_bytes"];
+  digest.persistent_bytes = root["persistent_bytes"];
+  digest.pinned_host_bytes = root["outside"]["pinned_host_bytes"];
+  if (const Json& zone = root["zone"]; !zone.is_null()) {
+    digest.zone_bytes = zone["bytes"].get<int64_t>();
+    digest.zone_lower_bound = zone["lower_bound"].get<int64_t>();
+  }
+  const Json& programs = root["programs"];
+  TR_CHECK(programs.size() == NUM_PROGRAMS, ValueError,
+           cat("plan '", side.title, "': has ", programs.size(), " 'programs', not ", NUM_PROGRAMS));
+  for (size_t p = 0; p < NUM_PROGRAMS; ++p) {
+    const Json& node = programs[p]["nodes"][programs[p]["peak"]["node"].get<size_t>()];
+    digest.peaks[p] = {node["name"], node["live_bytes"]};
+  }
+  for (const Json& region : root["regions"]) digest.regions.push_back({region["name"], region["bytes"]});
+  for (const Json& tensor : root["tensors"])
+    digest.tensors.push_back({tensor["name"], tensor["region"], tensor["slot_bytes"]});
   return digest;
 }
 

@@ -4,6 +4,7 @@
 
 #include "graph/plan_diff.h"
 #include "graph/text_table.h"
+#include "renaissance/core/byte_text.h"
 #include "renaissance/core/error.h"
 
 namespace tr {

@@ -23,19 +23,30 @@ std::string small_plan(int64_t batch, Layout layout = Layout::PACKED, int64_t hi
   return plan_json(compile(request, std::make_shared<const Catalog>(make_catalog())));
 }
 
+Json region(const std::string& name, int64_t base, int64_t bytes) {
+  return {{"name", name}, {"base", base}, {"bytes", bytes}, {"tensors", 1}};
+}
+Json tensor(int id, const std::string& name, const std::string& of_region, int64_t offset, int64_t bytes) {
+  return {{"id", id},         {"name", name},     {"region", of_region},   {"dtype", "fp32"},
+          {"shape", {1}},     {"offset", offset}, {"slot_bytes", bytes},   {"always", true},
+          {"train", nullptr}, {"eval", nullptr},  {"in_place_of", nullptr}};
+}
+
 /// A plan as small as one can be.
 Json tiny_plan() {
   const Json node{{"name", "a forward"}, {"part", "forward"}, {"live_bytes", 512}};
-  const Json program{{"name", "train"}, {"nodes", {node}}, {"peak", {{"node", 0}, {"tensors", {1}}}}};
+  const Json program{{"name", "train"}, {"nodes", {node}}, {"peak", {{"node", 0}}}};
   return {{"schema", PLAN_SCHEMA},
           {"total_bytes", 768},
           {"persistent_bytes", 256},
           {"zone", {{"base", 256}, {"bytes", 512}, {"lower_bound", 512}}},
-          {"outside", {{"pinned_host_bytes", 0}, {"overhead", nullptr}}},
-          {"regions", {{{"name", "W_FC_BIAS"}, {"bytes", 256}}, {{"name", "S_MASK"}, {"bytes", 512}}}},
-          {"tensors",
-           {{{"name", "w"}, {"region", "W_FC_BIAS"}, {"slot_bytes", 256}},
-            {{"name", "mask"}, {"region", "S_MASK"}, {"slot_bytes", 512}}}},
+          {"layout", "packed"},
+          {"device", "cpu"},
+          {"precision", "fp32"},
+          {"parameters", 1},
+          {"outside", {{"pinned_host_bytes", 0}}},
+          {"regions", {region("W_FC_BIAS", 0, 256), region("S_MASK", 256, 512)}},
+          {"tensors", {tensor(0, "w", "W_FC_BIAS", 0, 256), tensor(1, "mask", "S_MASK", 256, 512)}},
           {"programs", {program, program}}};
 }
 
@@ -123,7 +134,7 @@ TEST(PlanDiff, RefusesWhatIsNotAPlanNamingTheSide) {
   };
   // Cut off anywhere, it is no plan.
   for (size_t length = 0; length < good.size(); length += 7)
-    refuse(good.substr(0, length), "is not JSON, or was cut off");
+    refuse(good.substr(0, length), ", or was cut off");
   refuse("[1, 2]", "has no 'schema'");
   refuse("{}", "has no 'schema'");
 
@@ -132,21 +143,21 @@ TEST(PlanDiff, RefusesWhatIsNotAPlanNamingTheSide) {
     edit(json);
     refuse(json.dump(), part);
   };
-  change([](Json& j) { j["schema"] = PLAN_SCHEMA + 1; },
-         "schema 2, this program reads up to 1; compare with");
-  change([](Json& j) { j["schema"] = "x"; }, "'schema' that is not an integer");
+  change([](Json& j) { j["schema"] = PLAN_SCHEMA + 1; }, "has schema 2, this program reads up to 1; use");
+  change([](Json& j) { j["schema"] = "x"; }, "the plan whose 'schema' is \"x\"");
   const Json tiny = tiny_plan();
   for (const auto& [key, value] : tiny.items())
-    if (key != "schema") change([&key = key](Json& j) { j.erase(key); }, cat("lacks '", key, "'"));
-  change([](Json& j) { j["total_bytes"] = -1; }, "'total_bytes' that is not an integer from 0");
-  change([](Json& j) { j["total_bytes"] = 1.5; }, "'total_bytes' that is not an integer from 0");
-  change([](Json& j) { j["total_bytes"] = uint64_t{1} << 63; },
-         "'total_bytes' that is not an integer from 0");
-  change([](Json& j) { j["regions"] = 3; }, "'regions' that is not a list");
-  change([](Json& j) { j["regions"][0] = 3; }, "lacks 'name'");
-  change([](Json& j) { j["tensors"][0]["name"] = 3; }, "'name' that is not text");
+    if (key != "schema")
+      change([&key = key](Json& j) { j.erase(key); }, cat("has no '", key, "' in the plan"));
+  change([](Json& j) { j["total_bytes"] = -1; }, "whose 'total_bytes' is -1");
+  change([](Json& j) { j["total_bytes"] = 1.5; }, "whose 'total_bytes' is 1.5");
+  change([](Json& j) { j["total_bytes"] = uint64_t{1} << 63; }, "whose 'total_bytes' is 9223372036854775808");
+  change([](Json& j) { j["regions"] = 3; }, "whose 'regions' is 3");
+  change([](Json& j) { j["regions"][0] = 3; }, "a region that is not an object");
+  change([](Json& j) { j["tensors"][0]["name"] = 3; }, "whose 'name' is 3");
   change([](Json& j) { j["programs"].erase(1); }, "has 1 'programs', not 2");
-  change([](Json& j) { j["programs"][0]["peak"]["node"] = 1; }, "'peak' at a node that does not exist");
+  change([](Json& j) { j["programs"][0]["peak"]["node"] = 1; },
+         "its peak of program \"train\" at node 1 of 1");
 }
 
 }  // namespace

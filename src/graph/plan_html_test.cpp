@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 /// Two tensors that share their bytes, in a program of three nodes.
 Json small_plan() {
   return Json::parse(R"({
-    "schema": 1, "total_bytes": 1024, "layout": "packed", "device": "cpu", "precision": "fp32", "parameters": 64,
+    "schema": 1, "total_bytes": 1024, "persistent_bytes": 512,
+    "outside": {"pinned_host_bytes": 0}, "layout": "packed", "device": "cpu", "precision": "fp32", "parameters": 64,
     "zone": {"base": 512, "bytes": 512, "lower_bound": 512}, "a field of later": [1, 2],
     "regions": [{"name": "W_FC_WEIGHT", "base": 0, "bytes": 512, "tensors": 1},
                 {"name": "F_FEATURE_FP32", "base": 512, "bytes": 1024, "tensors": 2}],
@@ -119,17 +120,17 @@ TEST(PlanHtml, RefusesWhatIsNoPlan) {
   test::refuses(ErrorKind::ValueError, "got 3 plans", [&] { plan_html(three, three); });
   test::refuses(ErrorKind::ValueError, "got 0 titles for 1 plans",
                 [&] { plan_html(std::vector{plan}, none); });
-  test::refuses(ErrorKind::ValueError, "plan_html: 'cut.json' is not JSON at byte",
+  test::refuses(ErrorKind::ValueError, "plan 'cut.json': is not JSON at byte",
                 [&] { plan_html(std::vector{plan.substr(0, 40)}, std::vector<std::string>{"cut.json"}); });
 
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  test::refuses(ErrorKind::ValueError, "plan_html: 'a' nests more than 64 deep",
+  test::refuses(ErrorKind::ValueError, "plan 'a': nests more than 64 deep",
                 [&] { plan_html(std::vector{deep}, std::vector<std::string>{"a"}); });
 
   const auto expect_refused = [](const std::string& place, const Json& value, const std::string& text) {
     Json changed = small_plan();
     changed[Json::json_pointer(place)] = value;
-    test::refuses(ErrorKind::ValueError, "plan_html: 'a' has " + text, [&] { page_of({changed}, {"a"}); });
+    test::refuses(ErrorKind::ValueError, "plan 'a': has " + text, [&] { page_of({changed}, {"a"}); });
   };
   expect_refused("/tensors", 7, "the plan whose 'tensors' is 7");
   expect_refused("/zone/base", -1, "zone whose 'base' is -1");
@@ -149,7 +150,7 @@ TEST(PlanHtml, RefusesWhatIsNoPlan) {
   expect_refused("/schema", "x", "the plan whose 'schema' is \"x\"");
   Json linear = small_plan();
   linear.erase("zone");
-  test::refuses(ErrorKind::ValueError, "has no 'zone' in the plan; expected what 'renaissance plan",
+  test::refuses(ErrorKind::ValueError, "has no 'zone' in the plan; save one with 'renaissance plan",
                 [&] { page_of({linear}, {"a"}); });
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/plan_report_sections.h"
 #include "graph/text_table.h"
+#include "renaissance/core/byte_text.h"
 #include "renaissance/graph/outside_memory.h"
 
 namespace tr {

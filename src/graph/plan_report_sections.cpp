@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/text_table.h"
+#include "renaissance/core/byte_text.h"
 
 namespace tr {
 
@@ -233,7 +234,7 @@ std::string peak_section(const CompiledModel& model, Program program) {
     table.row(
         {"", cat(counted - shown, " more"), "", cat(live - shown_bytes), human_bytes(live - shown_bytes)});
   return cat("Peak of ", program == Program::TRAIN ? "training" : "evaluation", ": ",
-             memory.nodes.at(static_cast<size_t>(memory.peak))->name, ", node ", memory.peak + 1, " of ",
+             memory.nodes.at(static_cast<size_t>(memory.peak))->name, ", node ", memory.peak, " of ",
              memory.nodes.size(), ", ", human_and_exact(live), " alive in ", counted, " tensors",
              taking_over > 0 ? cat(", ", taking_over, " more in bytes that they take over") : "", "\n",
              table.str());

@@ -1,7 +1,6 @@
 #include "graph/recompute.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "renaissance/core/error.h"
@@ -86,9 +85,16 @@ class RefNumbers {
   std::vector<int> first_saved_;
 };
 
+constexpr int64_t MOST_WORK = 20'000'000;  // nodes that may be looked at for one choice: about a second
+
 }  // namespace
 
-constexpr int64_t MOST_WORK = 20'000'000;  // nodes that may be looked at for one choice: about a second
+NodeCost& NodeCost::operator+=(const NodeCost& other) {
+  bytes += other.bytes;
+  flops += other.flops;
+  time += other.time;
+  return *this;
+}
 
 /// The training step as numbers, and the memory of it for any set of dropped values.
 class RecomputePlanner::Search {
@@ -107,16 +113,11 @@ class RecomputePlanner::Search {
     int64_t workspace_bytes = 0;
     NodeCost cost;
   };
-  /// One run of a step: which of its feature maps are the recomputed ones is known by value.
-  struct Run {
-    const Step* step;
-    bool backward;
-  };
 
-  Step make_step(const WiredNode& node, bool forward_output) const;
+  Step make_step(const RecomputeProblem& problem, const WiredNode& node) const;
   void run_step(const Step& step, bool backward);
   void recompute(ValueId value);
-  /// Runs the step with dropped_; fills runs_, life, live_, peak_ and cost_.
+  /// Runs the step with dropped_ and fills all that is declared after it.
   void evaluate();
   int64_t excess(int64_t limit) const;
   int number_in(int tensor, bool backward) const {
@@ -131,7 +132,6 @@ class RecomputePlanner::Search {
   bool keep_one(int64_t limit, int64_t& too_much);
   void take_back(int64_t limit);
 
-  const RecomputeProblem& problem_;
   RefNumbers numbers_;
   int num_values_;
   std::vector<int64_t> bytes_;  ///< by number
@@ -139,24 +139,26 @@ class RecomputePlanner::Search {
   std::vector<Step> again_;     ///< by value: what computes it once more
   std::vector<bool> can_drop_;  ///< by value
   NodeCost step_cost_;
+  int64_t always_bytes_;
+  int64_t work_left_ = MOST_WORK;
 
-  std::vector<bool> dropped_, done_;  ///< by value
-  std::vector<Run> runs_;
+  std::vector<bool> dropped_;                       ///< by value
+  std::vector<bool> done_;                          ///< by value
+  std::vector<const Step*> runs_;                   ///< in order, recomputation included
   std::vector<int> first_, last_;                   ///< by number, positions in runs_
   std::vector<int> last_forward_, first_backward_;  ///< by value
   std::vector<int64_t> live_;
   int64_t peak_ = 0;
   NodeCost added_;
-  int64_t work_left_ = MOST_WORK;
 };
 
 RecomputePlanner::Search::Search(const RecomputeProblem& problem)
-    : problem_(problem),
-      numbers_(problem),
+    : numbers_(problem),
       num_values_(problem.arch->num_values()),
       bytes_(static_cast<size_t>(numbers_.size()), 0),
       again_(static_cast<size_t>(num_values_)),
       can_drop_(static_cast<size_t>(num_values_), false),
+      always_bytes_(problem.always_bytes),
       dropped_(static_cast<size_t>(num_values_), false) {
   const Wiring& wiring = *problem.wiring;
   std::vector<bool> backward_reads(static_cast<size_t>(num_values_), false);
@@ -165,10 +167,8 @@ RecomputePlanner::Search::Search(const RecomputeProblem& problem)
     for (const WiredOperand& operand : node.operands)
       if (problem.is_transient(operand.ref))
         bytes_[static_cast<size_t>(numbers_.of(operand.ref))] = problem.slot_bytes(operand.ref);
-    Step step = make_step(node, false);
-    step_cost_.bytes += step.cost.bytes;
-    step_cost_.flops += step.cost.flops;
-    step_cost_.time += step.cost.time;
+    Step step = make_step(problem, node);
+    step_cost_ += step.cost;
     if (node.part == GraphId::BACKWARD)
       for (const ValueId value : step.values) backward_reads[static_cast<size_t>(value)] = true;
     (node.part == GraphId::FORWARD ? forward_ : backward_).push_back(std::move(step));
@@ -180,38 +180,35 @@ RecomputePlanner::Search::Search(const RecomputeProblem& problem)
     if (writers[v] < 0 || !backward_reads[v]) continue;
     const WiredNode& writer = wiring.nodes[static_cast<size_t>(writers[v])];
     const OpSpec& spec = *wiring.ops[static_cast<size_t>(writer.op)].entry->spec;
-    again_[v] = make_step(recomputing_node(writer, spec, problem.query(writer.op)), true);
+    again_[v] = make_step(problem, recomputing_node(writer, spec, problem.query(writer.op)));
     can_drop_[v] = true;
   }
 }
 
-RecomputePlanner::Search::Step RecomputePlanner::Search::make_step(const WiredNode& node,
-                                                                   bool forward_output) const {
+RecomputePlanner::Search::Step RecomputePlanner::Search::make_step(const RecomputeProblem& problem,
+                                                                   const WiredNode& node) const {
   Step step;
-  const OpSpec& spec = *problem_.wiring->ops[static_cast<size_t>(node.op)].entry->spec;
-  const OpQuery query = problem_.query(node.op);
+  const OpSpec& spec = *problem.wiring->ops[static_cast<size_t>(node.op)].entry->spec;
+  const OpQuery query = problem.query(node.op);
   const auto number = [&](const Use& use) {
     for (const WiredOperand& operand : node.operands)
-      if (operand.use.port == use.port && operand.use.index == use.index &&
-          problem_.is_transient(operand.ref))
+      if (operand.use.port == use.port && operand.use.index == use.index && problem.is_transient(operand.ref))
         return numbers_.of(operand.ref);
     return -1;
   };
   for (const WiredOperand& operand : node.operands) {
-    if (operand.ref.kind == Kind::BASELINE && !problem_.is_transient(operand.ref)) continue;
+    if (operand.ref.kind == Kind::BASELINE && !problem.is_transient(operand.ref)) continue;
     const int64_t moves = (operand.use.read ? 1 : 0) + (operand.use.write ? 1 : 0);
-    step.cost.bytes += moves * problem_.slot_bytes(operand.ref);
-    if (!problem_.is_transient(operand.ref)) continue;
+    step.cost.bytes += moves * problem.slot_bytes(operand.ref);
+    if (!problem.is_transient(operand.ref)) continue;
     const int tensor = numbers_.of(operand.ref);
     step.tensors.push_back(tensor);
-    const bool is_output = forward_output && operand.use.port == Port::Y;
-    if (operand.ref.kind == Kind::VALUE && operand.use.read && !is_output)
-      step.values.push_back(operand.ref.owner);
+    if (operand.ref.kind == Kind::VALUE && operand.use.read) step.values.push_back(operand.ref.owner);
   }
   step.cost.flops = spec.flops(query, node.pass);
   step.cost.time = std::max(static_cast<double>(step.cost.bytes),
-                            static_cast<double>(step.cost.flops) / problem_.flops_per_byte);
-  step.workspace_bytes = problem_.workspace_bytes(node.op, node.pass);
+                            static_cast<double>(step.cost.flops) / problem.flops_per_byte);
+  step.workspace_bytes = problem.workspace_bytes(node.op, node.pass);
   if (node.part == GraphId::BACKWARD && !node.recomputes)
     for (const InPlace& pair : spec.in_place(query, node.pass)) {
       const int out = number(pair.output), in = number(pair.input);
@@ -223,7 +220,7 @@ RecomputePlanner::Search::Step RecomputePlanner::Search::make_step(const WiredNo
 
 void RecomputePlanner::Search::run_step(const Step& step, bool backward) {
   const int position = static_cast<int>(runs_.size());
-  runs_.push_back({&step, backward});
+  runs_.push_back(&step);
   for (const int tensor : step.tensors) {
     const auto t = static_cast<size_t>(number_in(tensor, backward));
     if (first_[t] < 0) first_[t] = position;
@@ -244,9 +241,7 @@ void RecomputePlanner::Search::recompute(ValueId value) {
   done_[v] = true;
   for (const ValueId input : again_[v].values) recompute(input);
   run_step(again_[v], true);
-  added_.bytes += again_[v].cost.bytes;
-  added_.flops += again_[v].cost.flops;
-  added_.time += again_[v].cost.time;
+  added_ += again_[v].cost;
 }
 
 void RecomputePlanner::Search::evaluate() {
@@ -265,12 +260,12 @@ void RecomputePlanner::Search::evaluate() {
   // The labels are copied before the first of these steps.
   if (int& first = first_[static_cast<size_t>(numbers_.labels())]; first > 0) first = 0;
   live_.assign(runs_.size() + 1, 0);
-  live_[0] = problem_.always_bytes;
+  live_[0] = always_bytes_;
   std::vector<bool> takes_over(bytes_.size(), false), taken(bytes_.size(), false);
   for (size_t p = 0; p < runs_.size(); ++p) {
-    live_[p] += runs_[p].step->workspace_bytes;
-    live_[p + 1] -= runs_[p].step->workspace_bytes;
-    for (const auto& [out, in] : runs_[p].step->in_place) {
+    live_[p] += runs_[p]->workspace_bytes;
+    live_[p + 1] -= runs_[p]->workspace_bytes;
+    for (const auto& [out, in] : runs_[p]->in_place) {
       const auto o = static_cast<size_t>(out), i = static_cast<size_t>(in);
       if (first_[o] != static_cast<int>(p) || last_[i] != static_cast<int>(p) || takes_over[o] || taken[i])
         continue;
@@ -415,14 +410,14 @@ RecomputeChoice RecomputePlanner::Search::within(int64_t limit_bytes, bool cheap
     take_back(limit_bytes);
     return result();
   }
-  return fewest_bytes(-1.0, cheap);
+  return fewest_bytes(ANY_TIME, cheap);
 }
 
-/// By halving. `most_added_time` below 0: any.
+/// By halving.
 RecomputeChoice RecomputePlanner::Search::fewest_bytes(double most_added_time, bool cheap) {
   constexpr int HALVINGS = 12;
   RecomputeChoice best = nothing();
-  int64_t low = problem_.always_bytes, high = peak_;
+  int64_t low = always_bytes_, high = peak_;
   for (int i = 0; i < HALVINGS && low < high; ++i) {
     const int64_t limit = low + (high - low) / 2;
     // Each halving has its share, or the first ones would leave nothing to the others.
@@ -431,7 +426,7 @@ RecomputeChoice RecomputePlanner::Search::fewest_bytes(double most_added_time, b
     drop_while_too_much(limit, cheap);
     take_back(std::max(limit, peak_));
     const RecomputeChoice choice = result();
-    const bool affordable = most_added_time < 0.0 || choice.added_time() <= most_added_time;
+    const bool affordable = choice.added_time() <= most_added_time;
     const bool better = choice.peak_bytes < best.peak_bytes ||
                         (choice.peak_bytes == best.peak_bytes && choice.added.time < best.added.time);
     if (affordable && better) best = choice;

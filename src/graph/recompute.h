@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct RecomputeProblem {
 struct NodeCost {
   int64_t bytes = 0, flops = 0;
   double time = 0.0;
+
+  NodeCost& operator+=(const NodeCost& other);
 };
 
 /// What was chosen and what it costs.
@@ -42,6 +45,9 @@ struct RecomputeChoice {
 
 class RecomputePlanner {
  public:
+  static constexpr double ANY_TIME = std::numeric_limits<double>::infinity();
+
+  /// Asks `problem` now and never again.
   explicit RecomputePlanner(const RecomputeProblem& problem);
   ~RecomputePlanner();
   RecomputePlanner(const RecomputePlanner&) = delete;

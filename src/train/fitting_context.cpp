@@ -1,6 +1,7 @@
 #include "train/fitting_context.h"
 
-#include <algorithm>
+#include "renaissance/graph/outside_memory.h"
+#include "renaissance/train/fit.h"
 
 namespace tr {
 
@@ -10,22 +11,16 @@ int64_t needed_bytes(const CompiledModel& model) {
   return model.plan(Variant::TRAIN_BASE).total_bytes() * model.request.target.ranks;
 }
 
-/// The largest batch below the recipe's whose plan has at most `available` bytes; 0 where none has.
-int64_t largest_batch(const CompiledModel& model, const Recipe& recipe, const DataInfo& info,
-                      int64_t available) {
-  const StepPlan steps = plan_steps(recipe, info);
-  const auto fits = [&](int64_t batch) {
-    Recipe smaller = recipe;
-    smaller.train.batch_size = batch;
-    smaller.train.val_batch_size = std::min(steps.val_batch, batch);
-    return needed_bytes(compile(compile_request(smaller, info, true), model.catalog)) <= available;
-  };
-  int64_t most = 0, too_many = steps.batch;
-  while (too_many - most > 1) {
-    const int64_t middle = most + (too_many - most) / 2;
-    (fits(middle) ? most : too_many) = middle;
+/// The largest batch that fits, 0 where none does. What the device takes beside an arena is counted by the
+/// search and gone from `available` already.
+int64_t largest_batch(const Recipe& recipe, const DataInfo& info, const Target& target, int64_t available) {
+  const auto overhead = measured_overhead(target);
+  try {
+    return fit_batch(recipe, info, {.memory_bytes = available + (overhead ? overhead->bytes() : 0)})
+        .fits.batch;
+  } catch (const Error&) {
+    return 0;
   }
-  return most;
 }
 
 }  // namespace
@@ -35,7 +30,7 @@ std::unique_ptr<Context> make_fitting_context(const std::shared_ptr<const Compil
   const Target& target = model->request.target;
   const int64_t available = available_bytes(target);
   if (available < 0 || needed_bytes(*model) <= available) return make_context(model);
-  const int64_t most = largest_batch(*model, recipe, info, available);
+  const int64_t most = largest_batch(recipe, info, target, available);
   throw Error(ErrorKind::DeviceError,
               cat(backend_name(target.backend), ": the plan needs ", needed_bytes(*model), " bytes on ",
                   target.ranks, " ranks, ", available, " are available; ",

@@ -75,12 +75,11 @@ void measure(Context& context, CapturedStep& step, double seconds, StepBenchmark
 }
 
 void add_work(const CompiledModel& model, StepBenchmark& result) {
-  for (const GraphId part : program_parts(Program::TRAIN))
-    for (const GraphNode& node : model.graph.part(part)) {
-      const NodeWork work = node_work(model, node, Variant::TRAIN_BASE);
-      result.moved_bytes += work.bytes;
-      result.flops += work.flops;
-    }
+  for (const GraphNode* node : program_nodes(model.graph, Program::TRAIN)) {
+    const NodeWork work = node_work(model, *node, Variant::TRAIN_BASE);
+    result.moved_bytes += work.bytes;
+    result.flops += work.flops;
+  }
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST(Fit, TextSaysWhatIsKnown) {
   EXPECT_THAT(all.out, testing::ContainsRegex("beside it +unknown, not counted\n"));
   EXPECT_THAT(all.out, HasSubstr("the data have too few samples for a larger batch"));
   const Outcome card = run_program(folder.path(), {"fit", "r.yaml", "--memory", "1GiB", "--device", "cuda"});
-  EXPECT_THAT(card.out, testing::ContainsRegex("beside it +[0-9]+ bytes .*, as measured on NVIDIA H200\n"));
+  EXPECT_THAT(card.out, testing::ContainsRegex("beside it +.* \\([0-9]+\\), as measured on NVIDIA H200\n"));
   EXPECT_THAT(card.out, HasSubstr("pinned host memory"));
 }
 

