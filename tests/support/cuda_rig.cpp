@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ops/support/cuda.h"
+#include "ops/support/cuda_graph.h"
+#include "ops/support/cuda_owned.h"
 #include "range_ops/range_ops_cuda.h"
 
 namespace tr::test {
@@ -24,10 +26,10 @@ std::string algorithms_file() {
 class Handles {
  public:
   explicit Handles(const Target& target) : algorithms_(algorithms_file(), "tests") {
-    check_cuda(cudaStreamCreateWithFlags(&context.stream, cudaStreamNonBlocking), "mirror's stream");
-    check_cudnn(cudnnCreate(&context.cudnn), "mirror's cuDNN handle");
+    context.stream = stream_.get();
+    context.cudnn = cudnn_.get();
+    context.cublaslt = cublaslt_.get();
     check_cudnn(cudnnSetStream(context.cudnn, context.stream), "mirror's cuDNN handle");
-    check_cublas(cublasLtCreate(&context.cublaslt), "mirror's cuBLASLt handle");
     int device = 0;
     check_cuda(cudaGetDevice(&device), "mirror's device");
     check_cuda(cudaDeviceGetAttribute(&context.multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -36,18 +38,20 @@ class Handles {
     context.deterministic = target.deterministic;
     context.allow_tf32 = target.allow_tf32;
   }
-  ~Handles() {
-    algorithms_.save();
-    cublasLtDestroy(context.cublaslt);
-    cudnnDestroy(context.cudnn);
-    cudaStreamDestroy(context.stream);
-  }
+  ~Handles() { algorithms_.save(); }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
 
   CudaContext context;
 
  private:
+  Owned<cudaStream_t> stream_ = make_owned<cudaStream_t>([](cudaStream_t* to) {
+    check_cuda(cudaStreamCreateWithFlags(to, cudaStreamNonBlocking), "mirror's stream");
+  });
+  Owned<cudnnHandle_t> cudnn_ = make_owned<cudnnHandle_t>(
+      [](cudnnHandle_t* to) { check_cudnn(cudnnCreate(to), "mirror's cuDNN handle"); });
+  Owned<cublasLtHandle_t> cublaslt_ = make_owned<cublasLtHandle_t>(
+      [](cublasLtHandle_t* to) { check_cublas(cublasLtCreate(to), "mirror's cuBLASLt handle"); });
   AlgorithmCache algorithms_;
 };
 
@@ -122,21 +126,9 @@ class CudaMirror : public DeviceMirror {
 
  private:
   void run_captured(const Call& call, const std::string& who) {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    check_cuda(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeRelaxed), who);
-    try {
-      call();
-    } catch (...) {
-      cudaStreamEndCapture(context_.stream, &graph);  // or every later call of this thread would fail too
-      throw;
-    }
-    check_cuda(cudaStreamEndCapture(context_.stream, &graph), who);
-    check_cuda(cudaGraphInstantiate(&executable, graph, 0), who);
-    check_cuda(cudaGraphLaunch(executable, context_.stream), who);
+    const auto executable = capture_graph(context_.stream, call, who);
+    check_cuda(cudaGraphLaunch(executable.get(), context_.stream), who);
     check_cuda(cudaStreamSynchronize(context_.stream), who);
-    check_cuda(cudaGraphExecDestroy(executable), who);
-    check_cuda(cudaGraphDestroy(graph), who);
   }
 
   std::shared_ptr<Handles> handles_;

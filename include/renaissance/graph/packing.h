@@ -53,6 +53,8 @@ struct Packing {
   /// Nothing better exists: `bytes` is the least possible or, when a capacity was given and is exceeded, the
   /// exhaustive search has shown that nothing fits it.
   bool proven = false;
+  /// The exhaustive search was left out: not needed, or there are more items than the effort lets it look at.
+  bool greedy_only = true;
 };
 
 /// Best of greedy orders (by nearness to the peak, size class, contention, area, birth; first fit, filling

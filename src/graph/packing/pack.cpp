@@ -86,7 +86,7 @@ class Run {
   int64_t target_;         ///< bytes at which to stop
   int64_t nothing_below_;  ///< no packing needs fewer bytes
   SearchLimits left_;
-  Packing best_{{}, std::numeric_limits<int64_t>::max(), 0, false};
+  Packing best_{{}, std::numeric_limits<int64_t>::max()};
 };
 
 /// The first order is placed whatever it costs.
@@ -128,6 +128,7 @@ bool Run::find_within(ExactSearch& search, int64_t capacity, int64_t share) {
 void Run::search(SearchLimits limits) {
   if (is_done() || (options_.capacity > 0 && options_.capacity < sections_.lower_bound)) return;
   left_ = limits;
+  best_.greedy_only = false;
   ExactSearch search(sections_);
   if (find_within(search, target_, 2)) return;
   if (options_.capacity > 0 && nothing_below_ > options_.capacity) return;
@@ -173,7 +174,7 @@ int64_t count_pairs(const Sections& sections) {
 Packing pack(const PackingProblem& problem, const PackingOptions& options) {
   packing::check(options);
   const packing::Sections sections = packing::make_sections(problem);
-  if (sections.items.empty()) return {{}, 0, 0, true};
+  if (sections.items.empty()) return {.proven = true};
   const int64_t pairs = packing::count_pairs(sections);
   TR_CHECK(
       !options.exact || pairs <= packing::MOST_PAIRS, ValueError,
