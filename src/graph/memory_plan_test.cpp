@@ -684,7 +684,8 @@ std::vector<const DTensor*> needed(const MemoryPlan& plan, const std::vector<Tra
 
 TEST(RandomPlans, PackedOnesNeverShareBytesThatAreNeededTogether) {
   int shared = 0, taken_over = 0;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  constexpr int PLANS = 150;
+  for (uint64_t seed = 1; seed <= PLANS; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));
     Random random(seed);
     MemoryPlan plan = random_plan(random, Layout::PACKED);
@@ -727,8 +728,9 @@ TEST(RandomPlans, PackedOnesNeverShareBytesThatAreNeededTogether) {
     ASSERT_EQ(plan.total_bytes(), persistent + image.zone_bytes);
     shared += image.zone_bytes < transient;
   }
-  EXPECT_GT(shared, 300);
-  EXPECT_GT(taken_over, 300);
+  // Or the plans would not be of the kind that this is about.
+  EXPECT_GT(shared, PLANS / 2);
+  EXPECT_GT(taken_over, PLANS / 2);
 }
 
 }  // namespace
