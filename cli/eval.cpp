@@ -14,12 +14,13 @@ namespace {
 
 constexpr const char* EXAMPLES = R"(Examples:
   renaissance eval runs/first/recipe.yaml --weights runs/first/weights.safetensors
+  renaissance eval runs/first/recipe.yaml --weights runs/first/checkpoints/best.safetensors
   renaissance eval recipe.yaml --weights weights.safetensors train.val_batch_size=250 --json)";
 
 struct EvalOptions {
   RecipeArguments recipe;
   std::string weights;
-  bool json = false;
+  bool averaged = false, json = false;
 };
 
 void print(const Metrics& metrics, bool json) {
@@ -37,8 +38,12 @@ void print(const Metrics& metrics, bool json) {
 }
 
 int evaluate(const EvalOptions& options) {
-  const Recipe recipe = read_recipe(options.recipe);
-  const StateDict state = read_safetensors(options.weights);
+  Recipe recipe = read_recipe(options.recipe);
+  recipe.init.clear();  // the weights are given
+  recipe.init_except.clear();
+  StateDict file = read_safetensors(options.weights);
+  if (is_checkpoint(file)) checkpoint_info(file, options.weights);  // refuses a damaged one
+  const StateDict state = weights_of(std::move(file), options.averaged);
   Trainer trainer(recipe);
   trainer.load_state_dict(state);
   print(trainer.evaluate(), options.json);
@@ -51,9 +56,11 @@ void add_eval(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("eval", "Evaluate weights on a recipe's validation data");
   const auto options = std::make_shared<EvalOptions>();
   add_recipe_arguments(*verb, options->recipe);
-  verb->add_option("--weights", options->weights, "safetensors file with the model's state_dict")
+  verb->add_option("--weights", options->weights,
+                   "checkpoint, or safetensors file with the model's state_dict")
       ->required()
       ->option_text("FILE (required)");
+  verb->add_flag("--ema", options->averaged, "of a checkpoint, the averaged weights");
   verb->add_flag("--json", options->json, "print one line of JSON: loss, top1, top5, samples");
   verb->footer(EXAMPLES);
   verb->callback([options, &exit_code] { exit_code = evaluate(*options); });

@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <new>
 
@@ -46,11 +47,15 @@ int run(int argc, char** argv) {
   int exit_code = EXIT_FINE;
   add_train(app, exit_code);
   add_eval(app, exit_code);
+  add_predict(app, exit_code);
+  add_export(app, exit_code);
   add_plan(app, exit_code);
   add_fit(app, exit_code);
   add_models(app, exit_code);
   add_bench(app, exit_code);
   add_pack(app, exit_code);
+  add_inspect(app, exit_code);
+  add_plots(app, exit_code);
   if (argc > 1 && argv[1][0] != '-')
     if (const std::string mistake = verb_mistake(app, argv[1]); !mistake.empty())
       return fail(EXIT_USAGE, mistake);
@@ -74,6 +79,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace tr::cli;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error that names it, as a full disk is
   try {
     return run(argc, argv);
   } catch (const tr::Error& error) {

@@ -72,10 +72,13 @@ void ProgressPrinter::step(const Progress& progress) {
 
 void ProgressPrinter::epoch(const EpochReport& report, int64_t epochs) {
   std::string text =
-      format("epoch %lld/%lld  train loss %.4f top-1 %.2f%%  val loss %.4f top-1 %.2f%%  lr %.4g  %s  %.1f s",
+      format("epoch %lld/%lld  train loss %.4f top-1 %.2f%%  val loss %.4f top-1 %.2f%%",
              static_cast<long long>(report.epoch), static_cast<long long>(epochs), report.train.loss,
-             100.0 * report.train.top1, report.val.loss, 100.0 * report.val.top1, report.learning_rate,
-             speed_text(report.images_per_s).c_str(), report.seconds);
+             100.0 * report.train.top1, report.val.loss, 100.0 * report.val.top1);
+  if (report.val_ema)
+    text += format("  ema loss %.4f top-1 %.2f%%", report.val_ema->loss, 100.0 * report.val_ema->top1);
+  text += format("  lr %.4g  %s  %.1f s", report.learning_rate, speed_text(report.images_per_s).c_str(),
+                 report.seconds);
   if (report.skipped_steps > 0)
     text += format("  %lld steps skipped", static_cast<long long>(report.skipped_steps));
   line(text);

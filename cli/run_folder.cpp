@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <system_error>
 
 #include "renaissance/core/error.h"
+#include "renaissance/train/tensorboard.h"
 
 namespace tr::cli {
 
@@ -15,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> FILES{"recipe.yaml", "plan.txt", "metrics.jsonl",
-                                                "weights.safetensors"};
+constexpr std::array<std::string_view, 5> FILES{"recipe.yaml", "plan.txt", "metrics.jsonl",
+                                                "weights.safetensors", "weights_ema.safetensors"};
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
@@ -30,7 +32,7 @@ fs::path nearest_existing(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& path, bool overwrite) : path_(path) {
+RunFolder::RunFolder(const fs::path& path, bool may_hold_run) : path_(path) {
   const fs::path existing = nearest_existing(path);
   std::error_code code;
   TR_CHECK(fs::is_directory(existing, code), IoError,
@@ -39,11 +41,25 @@ RunFolder::RunFolder(const fs::path& path, bool overwrite) : path_(path) {
   TR_CHECK(::access(existing.c_str(), W_OK | X_OK) == 0, IoError,
            cat("run folder ", path.string(), " cannot be written: ", existing.string(), ": ", reason(errno),
                "; choose another --run-dir"));
-  if (overwrite) return;
-  for (const std::string_view name : FILES)
-    TR_CHECK(!fs::exists(fs::symlink_status(path / name, code)), IoError,
-             cat("run folder ", path.string(), " holds a run already (", name,
-                 "), which is not written over; choose another --run-dir or pass --overwrite"));
+  if (may_hold_run) return;
+  const auto refuse = [&](std::string_view name, bool found) {
+    TR_CHECK(
+        !found, IoError,
+        cat("run folder ", path.string(), " holds a run already (", name,
+            "), which is not written over; choose another --run-dir, or pass --resume to go on with it or "
+            "--overwrite"));
+  };
+  for (const std::string_view name : FILES) refuse(name, fs::exists(fs::symlink_status(path / name, code)));
+  refuse("checkpoints", !checkpoints().entries().empty());
+}
+
+void RunFolder::check_begins() const {
+  std::error_code code;
+  TR_CHECK(
+      !fs::exists(fs::symlink_status(weights(), code)), IoError,
+      cat("run folder ", path_.string(),
+          " holds the weights of a training that left no checkpoint to go on from; choose another --run-dir "
+          "or pass --overwrite instead of --resume"));
 }
 
 void RunFolder::create() const {
@@ -54,15 +70,22 @@ void RunFolder::create() const {
     fs::remove(path_ / name, code);
     TR_CHECK(!code, IoError, cat((path_ / name).string(), ": cannot be removed: ", code.message()));
   }
+  checkpoints().clear();
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, code)) {
+    if (!is_tensorboard_file(entry.path())) continue;
+    fs::remove(entry.path(), code);
+    TR_CHECK(!code, IoError, cat(entry.path().string(), ": cannot be removed: ", code.message()));
+  }
 }
 
 void RunFolder::write(std::string_view name, std::string_view text) const {
-  const fs::path file = path_ / name;
+  const fs::path file = path_ / name, temporary = path_ / cat(name, ".tmp");
   errno = 0;
-  std::ofstream out(file, std::ios::binary);
+  std::ofstream out(temporary, std::ios::binary);
   out << text;
   out.close();
-  TR_CHECK(out.good(), IoError, cat(file.string(), ": cannot be written: ", reason(errno)));
+  TR_CHECK(out.good() && std::rename(temporary.c_str(), file.c_str()) == 0, IoError,
+           cat(file.string(), ": cannot be written: ", reason(errno)));
 }
 
 }  // namespace tr::cli

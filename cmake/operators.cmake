@@ -1,8 +1,13 @@
 # tr_add_operator(conv): the sources of src/ops/conv/. A backend that the build lacks, or that the operator
 # has no file for, gets a generated stub which offers nothing: `<op>_<backend>_kernels()` returns null.
 # tr_finish_operators() writes them.
+# tr_add_operator(activations sigmoid tanh): one folder and one set of files for several operators.
 function(tr_add_operator op)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${op})
+  set(names ${ARGN})
+  if(NOT names)
+    set(names ${op})
+  endif()
   target_sources(renaissance PRIVATE ${folder}/${op}.cpp)
   foreach(backend cpu cuda)
     string(TOUPPER ${backend} upper)
@@ -12,10 +17,11 @@ function(tr_add_operator op)
         target_sources(renaissance PRIVATE ${folder}/${op}.cu)
       endif()
     else()
-      set_property(GLOBAL APPEND PROPERTY TR_ABSENT_KERNELS ${op}_${backend})
+      foreach(name ${names})
+        set_property(GLOBAL APPEND PROPERTY TR_ABSENT_KERNELS ${name}_${backend})
+      endforeach()
     endif()
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY TR_OPERATORS ${op})
   if(EXISTS ${folder}/${op}_test.cpp)
     set_property(GLOBAL APPEND PROPERTY TR_TEST_SOURCES ${folder}/${op}_test.cpp)
   endif()

@@ -3,11 +3,13 @@ function(tr_compile_options target)
   set(warnings
       -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
       -Wno-missing-field-initializers
-      -Wno-restrict  # GCC 12 sees it in "literal" + std::string (GCC bug 105651)
-      # GCC 13 sees these two in std::vector<Use>::insert (GCC bugs 107852, 110498)
-      -Wno-array-bounds -Wno-stringop-overflow
       -Wno-unknown-pragmas  # a build without the CPU backend has no OpenMP
       -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # GCC 12 sees the first in "literal" + std::string (GCC bug 105651), GCC 13 the others in
+    # std::vector<Use>::insert (GCC bugs 107852, 110498).
+    list(APPEND warnings -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
   if(TR_NATIVE)
     list(APPEND warnings -march=native)
   endif()

@@ -12,7 +12,7 @@ void add_conv(std::vector<BluePrint>& layers, int64_t channels) {
 
 }  // namespace
 
-BluePrint make_cnn(int64_t classes) {
+BluePrint make_cnn(const ModelSettings& settings) {
   std::vector<BluePrint> features;
   for (const int64_t channels : {32, 64}) {
     add_conv(features, channels);
@@ -20,7 +20,7 @@ BluePrint make_cnn(int64_t classes) {
     features.push_back(maxpool(2, 2));
   }
   return seq(named("features", seq(std::move(features))), named("flatten", flatten()),
-             named("classifier", seq(fc(128), relu(), fc(classes))));
+             named("classifier", seq(fc(128), relu(), fc(settings.classes))));
 }
 
 }  // namespace tr

@@ -5,7 +5,7 @@ jobs=${JOBS:-$(nproc)}
 
 # ocl-icd-opencl-dev: oneDNN's CMake package looks for OpenCL.
 packages=(g++ cmake ninja-build python3 libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev
-          nlohmann-json3-dev zlib1g-dev libgtest-dev libbenchmark-dev dataset-fashion-mnist)
+          nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev libprotobuf-dev protobuf-compiler libonnx-dev libgtest-dev libbenchmark-dev dataset-fashion-mnist)
 
 install_missing() {
   local missing=() package

@@ -1,8 +1,23 @@
 #include "renaissance/backend/backend.h"
 
+#include <algorithm>
+
 #include "backend/factories.h"
+#include "core/sixteen_bits.h"
 
 namespace tr {
+
+void put_pixels(const InputSlot& slot, std::span<const float> pixels, int64_t channels) {
+  TR_CHECK(!slot.raw_bytes, StateError, "input slot: it takes bytes that the device normalizes");
+  if (slot.dtype == DType::FP32) {
+    std::ranges::copy(pixels, reinterpret_cast<float*>(slot.data));
+    return;
+  }
+  with_16bit(slot.dtype, [&](auto type) {
+    narrow_pixels(type, pixels.data(), std::ssize(pixels) / channels, channels,
+                  reinterpret_cast<uint16_t*>(slot.data), slot.pixel_stride);
+  });
+}
 
 int64_t available_bytes(const Target& target) {
   return target.backend == BackendKind::CPU ? available_cpu_bytes() : available_cuda_bytes();

@@ -112,6 +112,12 @@ constexpr std::array<RegionTraits, NUM_REGIONS - 1> REGIONS{{
     {"G_FC_WEIGHT_FP16", D::SIXTEEN_BIT, C::AMP, false},
     {"G_FIRST_CONV_FP16", D::SIXTEEN_BIT, C::AMP, false},
     {"G_DEEP_CONV_FP16", D::SIXTEEN_BIT, C::AMP, false},
+    {"GA_BN_BIAS", D::FP32, C::ACCUMULATION, false},
+    {"GA_BN_WEIGHT", D::FP32, C::ACCUMULATION, false},
+    {"GA_FC_BIAS", D::FP32, C::ACCUMULATION, false},
+    {"GA_FC_WEIGHT", D::FP32, C::ACCUMULATION, false},
+    {"GA_FIRST_CONV", D::FP32, C::ACCUMULATION, false},
+    {"GA_DEEP_CONV", D::FP32, C::ACCUMULATION, false},
     {"M_BN_BIAS", D::FP32, C::FIRST_MOMENT, false},
     {"M_BN_WEIGHT", D::FP32, C::FIRST_MOMENT, false},
     {"M_FC_BIAS", D::FP32, C::FIRST_MOMENT, false},
@@ -152,7 +158,7 @@ constexpr std::array<RegionTraits, NUM_REGIONS - 1> REGIONS{{
 
 const RegionTraits& region_traits(Region region) {
   TR_CHECK(region < Region::END, IndexError,
-           cat("region number ", index_of(region), " does not exist; 0 to 67 do"));
+           cat("region number ", index_of(region), " does not exist; 0 to 73 do"));
   return REGIONS[static_cast<size_t>(region)];
 }
 
@@ -178,6 +184,8 @@ std::string_view region_condition_name(RegionCondition condition) {
       return "AMP (precision fp16 or bf16)";
     case C::NO_AMP:
       return "no AMP (precision fp32)";
+    case C::ACCUMULATION:
+      return "gradient accumulation";
     case C::FIRST_MOMENT:
       return "optimizer with a first moment";
     case C::SECOND_MOMENT:

@@ -1,6 +1,7 @@
 /// Fills batch buffers from a Dataset on threads of its own, while the step that uses the other buffer runs.
-/// Shuffling, crops and flips are keyed by (seed, purpose, epoch, sample): the number of workers changes
-/// nothing. After construction nothing is allocated.
+/// Shuffling, crops, flips and erased boxes are keyed by (seed, purpose, epoch, sample), mixing by (seed,
+/// purpose, epoch, first sample of the batch): the number of workers changes nothing. After construction
+/// nothing is allocated.
 #pragma once
 
 #include <condition_variable>
@@ -17,15 +18,19 @@
 
 namespace tr {
 
-/// Where one rank's batch goes: dense NHWC [capacity, height, width, channels] and INT32 labels.
+/// Where one rank's batch goes: NHWC [capacity, height, width, channels] and INT32 labels.
 struct BatchTarget {
-  std::byte* data = nullptr;  ///< normalized FP32, or pixels as UINT8 where `raw_bytes`
+  std::byte* data = nullptr;  ///< normalized, of `dtype`; or dense pixels as UINT8 where `raw_bytes`
   int32_t* labels = nullptr;
   bool raw_bytes = false;
+  DType dtype = DType::FP32;  ///< FP32, or FP16 or BF16, to which pixels are rounded once
+  int64_t pixel_stride = 0;   ///< of 16-bit pixels, in elements; what is beyond the channels becomes 0
+  BatchMix* mix = nullptr;    ///< receives how the batch is mixed; null only where none is
 };
 
 /// `count` consecutive samples of the epoch's order, starting at `first`, into targets of `capacity` ≥ count
-/// samples; the rest is filled with zeros and label −1, which the loss does not count.
+/// samples; the rest is filled with zeros and label −1, which the loss does not count. Where samples are
+/// mixed, `count` must be `capacity`. Into raw bytes nothing is mixed here: the device does it.
 struct BatchRequest {
   BatchTarget target;
   int64_t first = 0, count = 0, capacity = 0;
@@ -34,8 +39,10 @@ struct BatchRequest {
 class BatchLoader {
  public:
   /// `dataset` must outlive the loader. `shuffle`: a new Philox permutation each epoch, else file order.
-  /// `most_requests`: the largest number of requests in one submit().
-  BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, int64_t workers, size_t most_requests);
+  /// `most_requests`: the largest number of requests in one submit(); `narrowed_elements`: those of the
+  /// largest sample that goes to a 16-bit target, 0 where none does.
+  BatchLoader(const Dataset& dataset, bool shuffle, uint64_t seed, int64_t workers, size_t most_requests,
+              int64_t narrowed_elements = 0);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
@@ -52,7 +59,11 @@ class BatchLoader {
 
  private:
   void work(int64_t worker, int64_t workers);
-  void fill_sample(const BatchRequest& request, int64_t slot) const;
+  /// `wide`: room for a sample in FP32, where it goes to a 16-bit target.
+  void fill_sample(const BatchRequest& request, int64_t slot, std::span<float> wide) const;
+  void draw_mixes();
+  /// This worker's pairs of every request.
+  void mix_pairs(int64_t worker, int64_t workers) const;
   void stop_workers();
 
   const Dataset& dataset_;
@@ -61,14 +72,17 @@ class BatchLoader {
   int64_t epoch_ = 0;
   std::vector<uint32_t> order_;
   std::vector<BatchRequest> requests_;
+  std::vector<BatchMix> mixes_;  ///< by request
   size_t num_requests_ = 0;
+  bool mixes_pixels_ = false;  ///< in any request of the submission
   const Transform* transform_ = nullptr;
   std::vector<float> table_;  ///< normalized value of every pixel value, per channel
+  std::vector<float> wide_;   ///< a sample for each worker
 
   std::mutex mutex_;
-  std::condition_variable start_, done_;
+  std::condition_variable start_, filled_, done_;
   uint64_t generation_ = 0;
-  int64_t busy_workers_ = 0;
+  int64_t busy_workers_ = 0, filling_workers_ = 0;
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/expect_error.h"
+#include "support/sixteen_bits.h"
 
 namespace tr {
 namespace {
@@ -15,6 +16,7 @@ using test::expect_error;
 constexpr int64_t SAMPLES = 53;
 const Transform AUGMENTED{8, 8, {0.4f}, {0.3f}, 2, true};
 const Transform PLAIN{8, 8, {}, {}};
+const Transform MIXED{8, 8, {0.4f}, {0.3f}, 2, true, {0.5}, {0.5, 1.0}};
 
 Dataset make_dataset() { return make_synthetic(1, 0, SAMPLES, 8, 8, 3, 10); }
 
@@ -70,7 +72,8 @@ Epoch load_epoch(BatchLoader& loader, int64_t epoch, const Transform& transform)
 TEST(BatchLoader, WorkersDoNotChangeABit) {
   const Dataset dataset = make_dataset();
   const Transform resized{6, 11, {0.4f}, {0.3f}, 1, true};
-  for (const Transform* transform : {&AUGMENTED, &resized}) {
+  const Transform erased{8, 8, {0.4f}, {0.3f}, 2, true, {0.6}};
+  for (const Transform* transform : {&AUGMENTED, &resized, &erased}) {
     BatchLoader one(dataset, true, 42, 1, 2);
     const Epoch want = load_epoch(one, 5, *transform);
     EXPECT_TRUE(std::none_of(want.data.begin(), want.data.end(), [](float value) { return value != value; }));
@@ -196,6 +199,104 @@ TEST(BatchLoader, RefusesWhatDoesNotFit) {
   expect_error(ErrorKind::ValueError, {"52 labels"}, [&] { BatchLoader(dataset, true, 42, 1, 1); });
 }
 
+/// `capacity` samples from `first` on, mixed by the loader.
+struct MixedBatch {
+  std::vector<float> data;
+  std::vector<int32_t> labels;
+  BatchMix mix;
+  friend bool operator==(const MixedBatch&, const MixedBatch&) = default;
+};
+
+MixedBatch load_mixed(BatchLoader& loader, int64_t first, int64_t capacity, const Transform& transform) {
+  MixedBatch batch;
+  batch.data.resize(static_cast<size_t>(capacity * 8 * 8 * 3));
+  batch.labels.resize(static_cast<size_t>(capacity));
+  batch.mix.share = -1.0f;
+  BatchRequest request{
+      {reinterpret_cast<std::byte*>(batch.data.data()), batch.labels.data()}, first, capacity, capacity};
+  request.target.mix = &batch.mix;
+  loader.submit({&request, 1}, transform);
+  loader.wait();
+  return batch;
+}
+
+TEST(BatchLoader, MixesPairsWhateverTheNumberOfWorkers) {
+  const Dataset dataset = make_dataset();
+  BatchLoader one(dataset, true, 42, 1, 1);
+  Transform apart = MIXED;
+  apart.mix = {};
+  for (const int64_t workers : {1, 2, 4, 20}) {
+    BatchLoader many(dataset, true, 42, workers, 1);
+    int boxes = 0, blends = 0;
+    for (const int64_t epoch : {1, 2, 3, 4})
+      for (const int64_t capacity : {1, 8, 9}) {
+        one.start_epoch(epoch);
+        many.start_epoch(epoch);
+        const int64_t first = 8 * epoch + capacity;
+        const MixedBatch got = load_mixed(many, first, capacity, MIXED);
+        EXPECT_EQ(got, load_mixed(one, first, capacity, MIXED)) << workers;
+        EXPECT_EQ(got.mix, draw_mix(MIXED.mix, 42, epoch, first, 8, 8));
+        MixedBatch want = load_mixed(one, first, capacity, apart);
+        EXPECT_EQ(want.mix, BatchMix{});
+        EXPECT_EQ(got.labels, want.labels);
+        const PixelBatch pixels{
+            reinterpret_cast<std::byte*>(want.data.data()), DType::FP32, capacity, 8, 8, 3};
+        mix_pixels(got.mix, pixels, 0, pixels.pairs());
+        EXPECT_EQ(got.data, want.data) << workers << " workers, " << capacity << " samples";
+        boxes += got.mix.has_box();
+        blends += got.mix.mixes() && !got.mix.has_box();
+      }
+    EXPECT_GT(boxes, 0);
+    EXPECT_GT(blends, 0);
+  }
+}
+
+TEST(BatchLoader, RawBytesAreLeftForTheDeviceToMix) {
+  const Dataset dataset = make_dataset();
+  BatchLoader loader(dataset, false, 42, 2, 1);
+  std::vector<std::byte> bytes(8 * 8 * 8 * 3);
+  std::vector<int32_t> labels(8);
+  Transform transform = PLAIN;
+  transform.mix.mixup_alpha = 1.0;
+  BatchMix mix;
+  BatchRequest request{{bytes.data(), labels.data(), true}, 3, 8, 8};
+  request.target.mix = &mix;
+  loader.submit({&request, 1}, transform);
+  loader.wait();
+  EXPECT_TRUE(mix.mixes());
+  for (size_t i = 0; i < bytes.size(); ++i)
+    ASSERT_EQ(std::to_integer<uint8_t>(bytes[i]), dataset.image(3)[i]) << i;
+}
+
+TEST(BatchLoader, DestructionWhileMixingIsSafe) {
+  const Dataset dataset = make_dataset();
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    std::vector<float> data(SAMPLES * 8 * 8 * 3);
+    std::vector<int32_t> labels(SAMPLES);
+    BatchMix mix;
+    BatchRequest request{{reinterpret_cast<std::byte*>(data.data()), labels.data()}, 0, SAMPLES, SAMPLES};
+    request.target.mix = &mix;
+    BatchLoader loader(dataset, true, 42, 3, 1);
+    loader.submit({&request, 1}, MIXED);
+  }
+}
+
+TEST(BatchLoader, RefusesToMixWhatIsNotWhole) {
+  const Dataset dataset = make_dataset();
+  BatchLoader loader(dataset, true, 42, 1, 1);
+  Batch batch(1, 8, 8 * 8 * 3);
+  BatchRequest request = batch.request(0, 0, 8);
+  expect_error(ErrorKind::ValueError, {"no place for its BatchMix"}, [&] {
+    loader.submit({&request, 1}, MIXED);
+  });
+  BatchMix mix;
+  request.target.mix = &mix;
+  request.count = 7;
+  expect_error(ErrorKind::ValueError, {"a batch of 7 samples for a target of 8 cannot be mixed"}, [&] {
+    loader.submit({&request, 1}, MIXED);
+  });
+}
+
 TEST(BatchLoader, RawBytesAndPaddingSamples) {
   const Dataset dataset = make_dataset();
   constexpr int64_t CAPACITY = 8, COUNT = 5, ELEMENTS = 8 * 8 * 3;
@@ -212,6 +313,42 @@ TEST(BatchLoader, RawBytesAndPaddingSamples) {
       ASSERT_EQ(std::to_integer<uint8_t>(bytes[static_cast<size_t>(slot * ELEMENTS + i)]),
                 counts ? dataset.image(3 + slot)[i] : 0)
           << slot << ' ' << i;
+  }
+}
+
+/// The FP32 batch rounded once, channels padded with zeros, whatever the number of workers.
+TEST(BatchLoader, SixteenBitTargetsHoldTheRoundedPixels) {
+  const Dataset dataset = make_dataset();
+  constexpr int64_t CAPACITY = 8, COUNT = 5, PIXELS = 8 * 8, CHANNELS = 3, STRIDE = 4;
+  for (const DType dtype : {DType::FP16, DType::BF16}) {
+    for (const int64_t workers : {1, 3}) {
+      BatchLoader loader(dataset, false, 42, workers, 1, PIXELS * CHANNELS);
+      Batch exact(1, CAPACITY, PIXELS * CHANNELS);
+      const BatchRequest wide = exact.request(0, 3, COUNT);
+      loader.submit({&wide, 1}, AUGMENTED);
+      loader.wait();
+      std::vector<uint16_t> bits(CAPACITY * PIXELS * STRIDE, 0xA5A5);
+      std::vector<int32_t> labels(CAPACITY, -7);
+      const BatchTarget target{.data = reinterpret_cast<std::byte*>(bits.data()),
+                               .labels = labels.data(),
+                               .dtype = dtype,
+                               .pixel_stride = STRIDE};
+      const BatchRequest narrow{target, 3, COUNT, CAPACITY};
+      loader.submit({&narrow, 1}, AUGMENTED);
+      loader.wait();
+      EXPECT_EQ(labels, exact.labels());
+      for (size_t i = 0; i < bits.size(); ++i) {
+        const size_t pixel = i / STRIDE, c = i % STRIDE;
+        const float want = c < CHANNELS ? exact.data()[pixel * CHANNELS + c] : 0.0f;
+        ASSERT_EQ(bits[i], test::to_16bit(want, dtype)) << i;
+      }
+      expect_error(ErrorKind::ValueError,
+                   {"a 16-bit target of 2 elements a pixel", "at least 3 and at most 192"}, [&] {
+                     BatchRequest refused = narrow;
+                     refused.target.pixel_stride = 2;
+                     loader.submit({&refused, 1}, AUGMENTED);
+                   });
+    }
   }
 }
 

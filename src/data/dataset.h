@@ -30,6 +30,8 @@ struct IdxHeader {
   int64_t count = 0, height = 0, width = 0;
 };
 IdxHeader read_idx_image_header(const std::filesystem::path& images);
+/// The images of an IDX file alone: no labels, no classes. Errors as read_idx().
+Dataset read_idx_images(const std::filesystem::path& images);
 
 /// Reads an IDX pair (magic 0x00000803 and 0x00000801, big-endian), gzip-compressed or not (decided by the
 /// first two bytes, not by the name). DataError with file, expected and found for: wrong magic, a length

@@ -101,6 +101,14 @@ IdxHeader read_idx_image_header(const fs::path& images) {
   return read_image_header(reader, images);
 }
 
+Dataset read_idx_images(const fs::path& images) {
+  ByteReader reader(images);
+  const IdxHeader header = read_image_header(reader, images);
+  Dataset dataset{header.count, header.height, header.width, 1, 0, {}, {}};
+  dataset.images = read_exactly(reader, images, image_bytes_in(header, images));
+  return dataset;
+}
+
 Dataset read_idx(const fs::path& images, const fs::path& labels, int64_t classes) {
   TR_CHECK(classes > 0, ValueError, cat("idx: ", classes, " classes; at least 1 is needed"));
   ByteReader image_reader(images), label_reader(labels);

@@ -25,10 +25,40 @@ Columns inner_columns(int64_t width, int64_t shift) {
   return {std::clamp<int64_t>(-shift, 0, width), std::clamp<int64_t>(width - shift, 0, width)};
 }
 
+Box draw_erased(const Transform& transform, const Philox& random, uint32_t epoch, uint64_t sample) {
+  constexpr uint32_t TRIES = 10;
+  const Erasing& erasing = transform.erasing;
+  // Samples have 32 bits; the upper half of the index numbers the draws of one sample.
+  const auto draw = [&](uint32_t number) {
+    return random.at(RandomPurpose::ERASE, epoch, uint64_t{number} << 32 | sample);
+  };
+  if (!(double{Philox::uniform(draw(0)[0])} < erasing.probability)) return {};
+  const auto between = [](double low, double high, uint32_t bits) {
+    return low + (high - low) * double{Philox::uniform(bits)};
+  };
+  const double pixels = static_cast<double>(transform.height) * static_cast<double>(transform.width);
+  for (uint32_t attempt = 1; attempt <= TRIES; ++attempt) {
+    const Philox::Block bits = draw(attempt);
+    const double area = pixels * between(erasing.least_area, erasing.most_area, bits[0]);
+    const double ratio =
+        std::exp(between(std::log(erasing.least_ratio), std::log(erasing.most_ratio), bits[1]));
+    const auto height = std::llrint(std::sqrt(area * ratio)), width = std::llrint(std::sqrt(area / ratio));
+    if (height >= transform.height || width >= transform.width) continue;
+    const auto corner = [](int64_t last, uint32_t word) -> int64_t {
+      return Philox::below(word, static_cast<uint32_t>(last + 1));
+    };
+    return {corner(transform.height - height, bits[2]), corner(transform.width - width, bits[3]), height,
+            width};
+  }
+  return {};
+}
+
 /// What becomes of a pixel value: normalized through the table.
 struct Normalized {
   using Out = float;
   const float* table;
+  float erased;
+  float fill_value(int64_t) const { return erased; }
   float operator()(int64_t channel, uint8_t pixel) const { return table[channel * PIXEL_VALUES + pixel]; }
   static float store(float mixed) { return mixed; }
 };
@@ -36,6 +66,12 @@ struct Normalized {
 /// Left as it is, for a device that normalizes; what lies between pixels is rounded.
 struct Raw {
   using Out = uint8_t;
+  const Transform& transform;
+  uint8_t fill_value(int64_t channel) const {
+    const double pixel = transform.erasing.value * double{channel_value(transform.std, channel, 1.0f)} +
+                         double{channel_value(transform.mean, channel, 0.0f)};
+    return static_cast<uint8_t>(std::lround(std::clamp(255.0 * pixel, 0.0, 255.0)));
+  }
   uint8_t operator()(int64_t, uint8_t pixel) const { return pixel; }
   static uint8_t store(float mixed) { return static_cast<uint8_t>(mixed + 0.5f); }
 };
@@ -112,9 +148,18 @@ struct RowWriter {
 };
 
 template <typename Values>
+void erase(const Box& box, int64_t image_width, int64_t channels, const Values& values,
+           typename Values::Out* out) {
+  for (int64_t y = box.top; y < box.top + box.height; ++y)
+    for (int64_t x = box.left; x < box.left + box.width; ++x)
+      for (int64_t c = 0; c < channels; ++c) out[(y * image_width + x) * channels + c] = values.fill_value(c);
+}
+
+template <typename Values>
 void write_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
                   const Placement& placement, const Values& values, typename Values::Out* out) {
   const int64_t channels = dataset.channels, width = transform.width;
+  auto* const image = out;
   const int64_t shift = placement.left - transform.crop_padding;
   const int64_t step = placement.flip ? -channels : channels;
   const RowWriter<Values> writer{dataset, dataset.image(sample),      transform, values, shift,
@@ -135,6 +180,7 @@ void write_sample(const Dataset& dataset, int64_t sample, const Transform& trans
     }
     writer.fill(start + end * step, width - end);
   }
+  erase(placement.erased, width, channels, values, image);
 }
 
 }  // namespace
@@ -154,6 +200,21 @@ void check_transform(const Transform& transform, int64_t channels) {
   TR_CHECK(transform.crop_padding >= 0 && transform.crop_padding < std::numeric_limits<int32_t>::max(),
            ValueError,
            cat("transform: crop padding ", transform.crop_padding, "; it must be at least 0 and below 2^31"));
+  const Erasing& erasing = transform.erasing;
+  TR_CHECK(erasing.probability >= 0 && erasing.probability <= 1, ValueError,
+           cat("transform: erasing probability ", erasing.probability, "; it must be from 0 to 1"));
+  TR_CHECK(erasing.least_area >= 0 && erasing.least_area <= erasing.most_area && erasing.most_area <= 1,
+           ValueError,
+           cat("transform: erasing area from ", erasing.least_area, " to ", erasing.most_area,
+               "; both must lie in 0 to 1, the smaller first"));
+  TR_CHECK(erasing.least_ratio > 0 && erasing.least_ratio <= erasing.most_ratio &&
+               std::isfinite(erasing.most_ratio),
+           ValueError,
+           cat("transform: erasing ratio from ", erasing.least_ratio, " to ", erasing.most_ratio,
+               "; both must be above 0 and finite, the smaller first"));
+  TR_CHECK(std::isfinite(erasing.value), ValueError,
+           cat("transform: erasing value ", erasing.value, " is not finite"));
+  check_mix(transform.mix);
 }
 
 void fill_lookup_table(const Transform& transform, int64_t channels, std::span<float> table) {
@@ -179,17 +240,19 @@ Placement draw_placement(const Transform& transform, uint64_t seed, int64_t epoc
   }
   if (transform.horizontal_flip)
     placement.flip = Philox::below(random.at(RandomPurpose::FLIP, stream, index)[0], 2) == 1;
+  if (transform.erasing.probability > 0) placement.erased = draw_erased(transform, random, stream, index);
   return placement;
 }
 
 void transform_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
                       const Placement& placement, std::span<const float> table, float* out) {
-  write_sample(dataset, sample, transform, placement, Normalized{table.data()}, out);
+  const Normalized values{table.data(), static_cast<float>(transform.erasing.value)};
+  write_sample(dataset, sample, transform, placement, values, out);
 }
 
 void place_sample(const Dataset& dataset, int64_t sample, const Transform& transform,
                   const Placement& placement, uint8_t* out) {
-  write_sample(dataset, sample, transform, placement, Raw{}, out);
+  write_sample(dataset, sample, transform, placement, Raw{transform}, out);
 }
 
 }  // namespace tr

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -126,6 +127,92 @@ TEST(Transform, WithoutAugmentationTheImageStaysInPlace) {
   EXPECT_FALSE(placement.flip);
 }
 
+/// Every pixel is the image's or, inside the box, the value.
+TEST(Transform, ErasesTheBoxOfThePlacement) {
+  const Dataset dataset = one_image(5, 7, 3);
+  Transform transform{5, 7, {0.5f, 0.4f, 0.3f}, {0.25f}, 1, true};
+  for (const bool flip : {false, true}) {
+    Placement placement{0, 2, flip};
+    const std::vector<float> whole = run(dataset, transform, placement);
+    placement.erased = {1, 2, 3, 4};
+    for (const double value : {0.0, -1.5}) {
+      transform.erasing.value = value;
+      const std::vector<float> erased = run(dataset, transform, placement);
+      for (size_t i = 0; i < whole.size(); ++i) {
+        const size_t y = i / 21, x = i % 21 / 3;
+        const bool inside = y >= 1 && y < 4 && x >= 2 && x < 6;
+        ASSERT_EQ(erased[i], inside ? static_cast<float>(value) : whole[i]) << i;
+      }
+    }
+  }
+}
+
+/// As bytes, the one nearest to the value of each channel; out of their range, the last one.
+TEST(Transform, ErasedBytesAreNearestToTheValue) {
+  const Dataset dataset = one_image(4, 4, 2);
+  for (const double value : {0.0, 0.7, -1.0, 9.0, -9.0}) {
+    Transform transform{4, 4, {0.485f, 0.406f}, {0.229f, 0.225f}};
+    transform.erasing.value = value;
+    Placement placement;
+    placement.erased = {1, 1, 2, 2};
+    std::vector<uint8_t> bytes(32);
+    place_sample(dataset, 0, transform, placement, bytes.data());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const bool inside = i / 8 >= 1 && i / 8 < 3 && i % 8 / 2 >= 1 && i % 8 / 2 < 3;
+      const size_t c = i % 2;
+      const double exact = 255.0 * (value * double{transform.std[c]} + double{transform.mean[c]});
+      if (inside)
+        EXPECT_NEAR(bytes[i], std::clamp(exact, 0.0, 255.0), 0.5001) << i;
+      else
+        EXPECT_EQ(bytes[i], dataset.images[i]) << i;
+    }
+  }
+}
+
+/// torchvision's rule: area and ratio within their limits but for rounding, corners everywhere.
+TEST(Transform, DrawsBoxesToErase) {
+  Transform transform{20, 30, {}, {}};
+  transform.erasing.probability = 0.75;
+  constexpr int64_t SAMPLES = 4000;
+  int erased = 0;
+  double area = 0.0;
+  std::set<std::pair<int64_t, int64_t>> corners;
+  for (int64_t sample = 0; sample < SAMPLES; ++sample) {
+    const Box box = draw_placement(transform, 9, 3, sample).erased;
+    if (box.height == 0) continue;
+    ++erased;
+    ASSERT_TRUE(box.height < 20 && box.width < 30 && box.width > 0);
+    ASSERT_TRUE(box.top >= 0 && box.top + box.height <= 20 && box.left >= 0 && box.left + box.width <= 30);
+    const auto height = static_cast<double>(box.height), width = static_cast<double>(box.width);
+    EXPECT_GE((height + 0.5) * (width + 0.5), 0.02 * 600.0);
+    EXPECT_LE((height - 0.5) * (width - 0.5), 0.33 * 600.0);
+    EXPECT_GE((height + 0.5) / (width - 0.5), 0.3);
+    EXPECT_LE((height - 0.5) / (width + 0.5), 3.3);
+    area += height * width / 600.0;
+    corners.insert({box.top, box.left});
+  }
+  EXPECT_NEAR(erased, 0.75 * SAMPLES, 150);
+  EXPECT_NEAR(area / erased, 0.17,
+              0.015);  // the mean of 0.02 … 0.33 but for the largest, which fit less often
+  EXPECT_GT(corners.size(), 200u);
+}
+
+TEST(Transform, ErasesNothingWhereNoBoxFits) {
+  Transform transform{1, 1, {}, {}};
+  transform.erasing = {1.0, 1.0, 1.0, 1.0, 1.0};
+  for (int64_t sample = 0; sample < 20; ++sample)
+    EXPECT_EQ(draw_placement(transform, 1, 1, sample).erased.height, 0);
+}
+
+TEST(Transform, ErasingMovesNoOtherDraw) {
+  Transform plain{8, 8, {}, {}, 2, true}, erasing = plain;
+  erasing.erasing.probability = 1.0;
+  for (int64_t sample = 0; sample < 50; ++sample) {
+    const Placement a = draw_placement(plain, 4, 2, sample), b = draw_placement(erasing, 4, 2, sample);
+    EXPECT_TRUE(a.top == b.top && a.left == b.left && a.flip == b.flip);
+  }
+}
+
 TEST(Transform, RefusesWhatDoesNotFit) {
   const auto refuse = [](const Transform& transform, const std::string& part) {
     expect_error(ErrorKind::ValueError, {"transform", part}, [&] { check_transform(transform, 3); });
@@ -137,6 +224,12 @@ TEST(Transform, RefusesWhatDoesNotFit) {
   refuse({4, 4, {}, {0.0f}}, "std 0");
   refuse({4, 4, {std::numeric_limits<float>::quiet_NaN()}, {}}, "mean nan");
   refuse({4, 4, {}, {}, -1}, "crop padding -1");
+  refuse({4, 4, {}, {}, 0, false, {1.5}}, "erasing probability 1.5");
+  refuse({4, 4, {}, {}, 0, false, {0.5, 0.4, 0.2}}, "erasing area from 0.4 to 0.2");
+  refuse({4, 4, {}, {}, 0, false, {0.5, 0.1, 0.2, 0.0, 1.0}}, "erasing ratio from 0 to 1");
+  expect_error(ErrorKind::ValueError, {"mix: alpha of mixup is -1"}, [] {
+    check_transform({4, 4, {}, {}, 0, false, {}, {-1.0}}, 3);
+  });
 }
 
 TEST(Transform, RawBytesAreTheSamePixelsBeforeNormalization) {

@@ -14,6 +14,12 @@ std::string join(const std::string& prefix, const std::string& name) {
   return name.empty() ? prefix : cat(prefix, '.', name);
 }
 
+/// Of a child in the level `parent`; its place is its name where it has none.
+std::string child_name(const std::string& parent, const BluePrint& child, std::string_view otherwise) {
+  if (child.name == NO_LEVEL) return parent;
+  return join(parent, child.name.empty() ? std::string(otherwise) : child.name);
+}
+
 /// Walks a blueprint depth first, giving names and values.
 class Lowering {
  public:
@@ -36,16 +42,24 @@ class Lowering {
         return sequence(node, name, input);
       case BluePrint::Kind::RESIDUAL:
         return residual(node, name, input);
+      case BluePrint::Kind::BRANCHES:
+        return branches(node, name, input);
     }
     throw Error(ErrorKind::ValueError, "model: unknown kind of block");
   }
 
   ValueId sequence(const BluePrint& node, const std::string& name, ValueId value) {
-    for (size_t i = 0; i < node.children.size(); ++i) {
-      const BluePrint& child = node.children[i];
-      value = visit(child, join(name, child.name.empty() ? std::to_string(i) : child.name), value);
-    }
+    for (size_t i = 0; i < node.children.size(); ++i)
+      value = visit(node.children[i], child_name(name, node.children[i], std::to_string(i)), value);
     return value;
+  }
+
+  ValueId branches(const BluePrint& node, const std::string& name, ValueId input) {
+    std::vector<ValueId> outputs;
+    for (size_t i = 0; i < node.children.size(); ++i)
+      outputs.push_back(
+          visit(node.children[i], child_name(name, node.children[i], std::to_string(i)), input));
+    return add_layer(node.op, {}, join(name, node.op), std::move(outputs), node.where);
   }
 
   ValueId residual(const BluePrint& node, const std::string& name, ValueId input) {
@@ -54,20 +68,19 @@ class Lowering {
                  " parts; it takes a body and at most one projection"));
     // The projection first: the body's last BatchNorm can then absorb the addition.
     ValueId shortcut = input;
-    if (node.children.size() == 2) {
-      const BluePrint& projection = node.children[1];
-      shortcut =
-          visit(projection, join(name, projection.name.empty() ? "downsample" : projection.name), input);
-    }
+    if (node.children.size() == 2)
+      shortcut = visit(node.children[1], child_name(name, node.children[1], "downsample"), input);
     const BluePrint& body = node.children[0];
     const bool body_has_place = body.kind == BluePrint::Kind::OP && body.name.empty();
-    const ValueId out = visit(body, join(name, body_has_place ? "0" : body.name), input);
+    const ValueId out = visit(body, child_name(name, body, body_has_place ? "0" : ""), input);
     return add_layer("add", {}, join(name, "add"), {out, shortcut}, node.where);
   }
 
   ValueId add_layer(const std::string& op, const Attributes& given, const std::string& name,
                     std::vector<ValueId> inputs, const std::string& where) {
     const std::string who = cat(prefix(where), "'", name, "'");
+    TR_CHECK(!name.empty(), RecipeError,
+             cat(prefix(where), op, ": a layer called '.' takes the name of its block, which has none here"));
     Layer layer;
     layer.name = name;
     layer.where = where;
@@ -79,8 +92,9 @@ class Lowering {
     }
     const OpSpec& spec = *layer.entry->spec;
     layer.attrs = complete_attributes(spec, given, who);
-    TR_CHECK(spec.num_inputs(layer.attrs) == static_cast<int>(layer.inputs.size()), RecipeError,
-             cat(who, ": ", op, " takes ", spec.num_inputs(layer.attrs), " inputs, this place gives ",
+    const int takes = spec.num_inputs(layer.attrs);
+    TR_CHECK(takes == OpSpec::SEVERAL || takes == static_cast<int>(layer.inputs.size()), RecipeError,
+             cat(who, ": ", op, " takes ", takes, takes == 1 ? " input" : " inputs", ", this place gives ",
                  layer.inputs.size()));
     TR_CHECK(names_.insert(name).second, RecipeError,
              cat(who, ": two layers have this name; give one another"));
@@ -151,8 +165,38 @@ std::vector<Shape> infer_shapes(const ArchPlan& arch, const Shape& input) {
 std::vector<Shape> storage_shapes(const ArchPlan& arch, const std::vector<Shape>& shapes) {
   std::vector<Shape> stored;
   stored.reserve(shapes.size());
-  for (const ValueId value : arch.storage) stored.push_back(shapes[static_cast<size_t>(value)]);
+  for (size_t value = 0; value < arch.storage.size(); ++value) {
+    const auto looked_at = static_cast<size_t>(arch.storage[value]);
+    const bool keeps = looked_at == value && value > 0 &&
+                       arch.layers[value - 1].entry->spec->flattened_input() == FlattenedInput::KEPT;
+    if (keeps)
+      stored.push_back(stored[static_cast<size_t>(arch.layers[value - 1].inputs.at(0))]);
+    else
+      stored.push_back(looked_at < value ? stored[looked_at] : shapes[value]);
+  }
   return stored;
+}
+
+void check_flattened_inputs(const ArchPlan& arch, const std::vector<Shape>& logical,
+                            const std::vector<Shape>& stored) {
+  for (size_t i = 0; i < arch.layers.size(); ++i) {
+    const Layer& layer = arch.layers[i];
+    if (arch.storage[i + 1] != static_cast<ValueId>(i) + 1) continue;  // a view
+    const FlattenedInput reads = layer.entry->spec->flattened_input();
+    for (const ValueId value : layer.inputs) {
+      const Shape &seen = stored[static_cast<size_t>(value)], &meant = logical[static_cast<size_t>(value)];
+      const bool fits = seen == meant || reads == FlattenedInput::ORDERED;
+      TR_CHECK(reads == FlattenedInput::KEPT ? seen == stored[static_cast<size_t>(layer.inputs[0])] : fits,
+               ShapeError,
+               cat(layer.where, layer.where.empty() ? "" : ": ", layer.entry->spec->name(), " '", layer.name,
+                   "': reads the flattened feature map ", seen, " as ", meant,
+                   ", which it cannot; put it before flatten, or fc after flatten"));
+    }
+  }
+  const auto output = static_cast<size_t>(arch.output);
+  TR_CHECK(stored[output] == logical[output], ShapeError,
+           cat("model: its output is the flattened feature map ", stored[output], ", not ", logical[output],
+               "; let the last layer be fc(classes) after gap or flatten"));
 }
 
 OpQuery layer_query(const ArchPlan& arch, size_t index, const std::vector<Shape>& shapes, DType dtype,
@@ -171,6 +215,23 @@ OpQuery layer_query(const ArchPlan& arch, size_t index, const std::vector<Shape>
   query.dtype = dtype;
   query.target = target;
   return query;
+}
+
+ArchPlan without_idle_layers(ArchPlan arch, std::span<const Shape> inputs) {
+  std::vector<std::vector<Shape>> shapes;
+  for (const Shape& input : inputs) shapes.push_back(infer_shapes(arch, input));
+  // From behind, so that the places in `shapes` stay those of the layers before.
+  for (size_t i = arch.layers.size(); i-- > 0;) {
+    const Layer& layer = arch.layers[i];
+    const bool idle = std::ranges::all_of(shapes, [&](const std::vector<Shape>& of) {
+      return layer.entry->spec->changes_nothing(layer.attrs, of[static_cast<size_t>(layer.inputs[0])]);
+    });
+    if (!idle || layer.inputs[0] == 0) continue;
+    remove_layer(arch, i, static_cast<size_t>(layer.inputs[0]) - 1);
+    // What looked at its value may now name a view.
+    for (ValueId& value : arch.storage) value = arch.storage[static_cast<size_t>(value)];
+  }
+  return arch;
 }
 
 ArchPlan fuse(ArchPlan arch, const Catalog& catalog, const Shape& input, DType dtype, const Target& target) {

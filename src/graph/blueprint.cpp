@@ -102,13 +102,15 @@ BluePrint op(std::string_view name, Attributes attrs) {
 
 BluePrint conv(int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,
                const ConvOptions& options) {
-  return op("conv", {{"out_channels", out_channels},
-                     {"kernel", kernel},
-                     {"stride", stride},
-                     {"padding", padding},
-                     {"dilation", options.dilation},
-                     {"groups", options.groups},
-                     {"bias", options.bias}});
+  BluePrint layer = op("conv", {{"out_channels", out_channels},
+                                {"kernel", kernel},
+                                {"stride", stride},
+                                {"padding", padding},
+                                {"dilation", options.dilation},
+                                {"groups", options.groups},
+                                {"bias", options.bias}});
+  if (options.linear) layer.attrs.set("linear", true);
+  return layer;
 }
 
 BluePrint bn(double momentum, double epsilon) {
@@ -117,13 +119,30 @@ BluePrint bn(double momentum, double epsilon) {
 
 BluePrint relu() { return op("relu"); }
 
-BluePrint leaky_relu(double negative_slope) {
-  return op("leaky_relu", {{"negative_slope", negative_slope}});
+BluePrint leaky_relu(double negative_slope) { return op("leaky_relu", {{"negative_slope", negative_slope}}); }
+
+BluePrint sigmoid() { return op("sigmoid"); }
+BluePrint tanh() { return op("tanh"); }
+BluePrint silu() { return op("silu"); }
+BluePrint hardswish() { return op("hardswish"); }
+BluePrint hardsigmoid() { return op("hardsigmoid"); }
+BluePrint relu6() { return op("relu6"); }
+BluePrint elu(double alpha) { return op("elu", {{"alpha", alpha}}); }
+BluePrint gelu(std::string approximate) { return op("gelu", {{"approximate", std::move(approximate)}}); }
+
+BluePrint layer_norm(double epsilon) { return op("layer_norm", {{"epsilon", epsilon}}); }
+BluePrint layer_scale(double init) { return op("layer_scale", {{"init", init}}); }
+BluePrint stochastic_depth(double probability, std::string mode) {
+  return op("stochastic_depth", {{"probability", probability}, {"mode", std::move(mode)}});
 }
 
-BluePrint maxpool(int64_t kernel, int64_t stride, int64_t padding) {
-  return op("maxpool", {{"kernel", kernel}, {"stride", stride}, {"padding", padding}});
+BluePrint maxpool(int64_t kernel, int64_t stride, int64_t padding, bool ceil) {
+  BluePrint pool = op("maxpool", {{"kernel", kernel}, {"stride", stride}, {"padding", padding}});
+  if (ceil) pool.attrs.set("ceil", true);
+  return pool;
 }
+
+BluePrint adaptive_avgpool(int64_t size) { return op("adaptive_avgpool", {{"size", size}}); }
 
 BluePrint avgpool(int64_t kernel, int64_t stride, int64_t padding) {
   return op("avgpool", {{"kernel", kernel}, {"stride", stride}, {"padding", padding}});
@@ -161,6 +180,17 @@ BluePrint residual(BluePrint body, std::optional<BluePrint> projection) {
   if (projection) print.children.push_back(as_sequence(std::move(*projection)));
   return print;
 }
+
+BluePrint branches(std::string_view join, std::vector<BluePrint> children) {
+  TR_CHECK(!children.empty(), ValueError, "branches: got none, expected at least one");
+  BluePrint print;
+  print.kind = BluePrint::Kind::BRANCHES;
+  print.op = join;
+  print.children = std::move(children);
+  return print;
+}
+
+BluePrint without_level(BluePrint child) { return named(std::string(NO_LEVEL), std::move(child)); }
 
 BluePrint named(std::string name, BluePrint child) {
   TR_CHECK(!name.empty(), ValueError,

@@ -64,10 +64,21 @@ TEST(BluePrint, BuildersNameEveryAttribute) {
   EXPECT_EQ(layer.attrs.integer("groups"), 4);
   EXPECT_FALSE(layer.attrs.flag("bias"));
   EXPECT_EQ(bn().attrs.number("epsilon"), 1e-5);
+  EXPECT_TRUE(conv(8, 1, 1, 0, {.linear = true}).attrs.flag("linear"));
   EXPECT_EQ(maxpool(3, 2, 1).attrs.integer("padding"), 1);
+  EXPECT_TRUE(maxpool(3, 2, 0, true).attrs.flag("ceil"));
+  EXPECT_EQ(adaptive_avgpool(7).attrs.integer("size"), 7);
   EXPECT_TRUE(fc(10).attrs.flag("bias"));
   EXPECT_EQ(dropout().attrs.number("probability"), 0.5);
   EXPECT_EQ(leaky_relu().attrs.number("negative_slope"), 0.01);
+  EXPECT_EQ(elu(0.5).attrs.number("alpha"), 0.5);
+  EXPECT_EQ(gelu().attrs.text("approximate"), "none");
+  EXPECT_EQ(layer_norm().attrs.number("epsilon"), 1e-6);
+  EXPECT_EQ(layer_scale().attrs.number("init"), 1e-6);
+  EXPECT_EQ(stochastic_depth(0.1).attrs.number("probability"), 0.1);
+  EXPECT_EQ(stochastic_depth(0.1, "batch").attrs.text("mode"), "batch");
+  for (const BluePrint& plain : {sigmoid(), tanh(), silu(), hardswish(), hardsigmoid(), relu6()})
+    EXPECT_TRUE(plain.attrs.items().empty()) << plain.op;
 }
 
 TEST(BluePrint, RepeatMakesUnnamedCopies) {
@@ -89,6 +100,17 @@ TEST(BluePrint, ResidualMakesSequencesOfWhatHasNoName) {
   EXPECT_EQ(block.children[1], seq(conv(8, 1)));
   EXPECT_EQ(residual(seq(relu())).children, std::vector<BluePrint>{seq(relu())});
   EXPECT_EQ(residual(seq(relu()), named("shortcut", gap())).children[1], named("shortcut", gap()));
+}
+
+TEST(BluePrint, BranchesKeepTheirOrder) {
+  const BluePrint block = branches("concat", {identity(), named("b", relu()), without_level(seq(relu()))});
+  EXPECT_EQ(block.kind, BluePrint::Kind::BRANCHES);
+  EXPECT_EQ(block.op, "concat");
+  ASSERT_EQ(block.children.size(), 3u);
+  EXPECT_EQ(block.children[0], identity());
+  EXPECT_EQ(block.children[1].name, "b");
+  EXPECT_EQ(block.children[2].name, NO_LEVEL);
+  EXPECT_EQ(error_of([] { branches("add", {}); }), "branches: got none, expected at least one");
 }
 
 TEST(BluePrint, EqualityIgnoresWhereItCameFrom) {

@@ -8,14 +8,17 @@
 #include "graph/lifetimes.h"
 #include "graph/recompute.h"
 #include "graph/wiring.h"
+#include "renaissance/core/batch_mix.h"
 
 namespace tr {
 
 namespace {
 
 constexpr std::array<std::string_view, NUM_BASELINE_IDS> BASELINE_NAMES{"input_a.label",
+                                                                        "input_a.mix",
                                                                         "input_a.data",
                                                                         "input_b.label",
+                                                                        "input_b.mix",
                                                                         "input_b.data",
                                                                         "label",
                                                                         "loss",
@@ -44,6 +47,7 @@ constexpr std::array<std::string_view, NUM_BASELINE_IDS> BASELINE_NAMES{"input_a
                                                                         "step",
                                                                         "clean_steps",
                                                                         "skipped_steps",
+                                                                        "accumulated_samples",
                                                                         "dropout_seed",
                                                                         "dropout_counter",
                                                                         "sync_counters"};
@@ -64,17 +68,14 @@ struct TensorTable {
   std::vector<TensorId> recomputed;  ///< by value; NO_TENSOR for most
   std::vector<TensorId> grads;
   std::vector<TensorId> workspaces;  ///< by wired node; NO_TENSOR where none is needed
-  TensorId raw_input = NO_TENSOR;
+  TensorId raw_input = NO_TENSOR, norm_sums = NO_TENSOR;
 };
 
 /// Workspace of every node and variant, asked once for each distinct question.
 class OfferBook {
  public:
-  OfferBook(const CompileRequest& request, const Catalog& catalog) : request_(request), catalog_(catalog) {
-    // A plan for a precision that the CPU cannot run yet takes the workspaces of its FP32 kernels.
-    const bool plan_cpu = request.plan_only && request.target.backend == BackendKind::CPU;
-    dtype_ = plan_cpu ? DType::FP32 : compute_dtype(request.config.precision);
-  }
+  OfferBook(const CompileRequest& request, const Catalog& catalog)
+      : request_(request), catalog_(catalog), dtype_(compute_dtype(request.config.precision)) {}
 
   int64_t workspace_bytes(const OpInstance& op, Pass pass, const std::vector<Shape>& shapes) {
     std::string key = cat(op.entry->spec->name(), ' ', static_cast<int>(pass), op.reads_network_input);
@@ -137,6 +138,8 @@ class TensorRegistrar {
     if (request_.target.backend == BackendKind::CUDA)
       table.raw_input = plan.alloc_temp_int8(Shape(1, 1, 1, raw_label_bytes(request_) + shapes[0].numel()));
     alloc_workspaces(plan, workspace_bytes, table);
+    if (request_.target.backend == BackendKind::CUDA && needs_norms(request_))
+      table.norm_sums = plan.alloc_temp_int8(Shape(1, 1, 1, NORM_SUMS_BYTES));
     return table;
   }
 
@@ -206,6 +209,8 @@ TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_1
       return ref.index == 0 ? table.ops.at(owner).stats.prev_mean : table.ops.at(owner).stats.prev_var;
     case Kind::STATE_NEXT:
       return ref.index == 0 ? table.ops.at(owner).stats.next_mean : table.ops.at(owner).stats.next_var;
+    case Kind::EQUIVALENT:
+      return ref.index == 0 ? table.ops.at(owner).stats.eq_scale : table.ops.at(owner).stats.eq_bias;
     case Kind::PARAM:
     case Kind::PARAM_GRAD: {
       const ParameterTensors& param = table.ops.at(owner).params.at(index);
@@ -215,6 +220,25 @@ TensorId id_of(const TensorRef& ref, const TensorTable& table, bool weights_in_1
     }
   }
   throw Error(ErrorKind::ValueError, "compiler: unknown operand");
+}
+
+/// Where one pass writes gradients of parameters that train and of frozen ones, the latter become zero: no
+/// norm counts them, and they cannot be what makes a step be skipped. What no pass writes is zero anyway.
+void clear_frozen_gradients(ComputationGraph& graph, const Wiring& wiring, const TensorTable& table,
+                            const CompileRequest& request) {
+  GraphNode clear;
+  for (const WiredNode& node : wiring.nodes) {
+    const std::vector<bool>& frozen = wiring.ops[static_cast<size_t>(node.op)].frozen;
+    for (const WiredOperand& operand : node.operands)
+      if (operand.ref.kind == TensorRef::Kind::PARAM_GRAD && !frozen.empty() &&
+          frozen[static_cast<size_t>(operand.ref.index)])
+        clear.tensors.push_back(id_of(operand.ref, table, is_amp(request.config.precision)));
+  }
+  if (clear.tensors.empty()) return;
+  clear.kind = NodeKind::RANGE;
+  clear.range_op = RangeOp::RANGE_CLEAR;
+  clear.name = range_op_name(clear.range_op);
+  graph.part(GraphId::BACKWARD).push_back(std::move(clear));
 }
 
 ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, const CompileRequest& request) {
@@ -238,6 +262,7 @@ ComputationGraph build_graph(const Wiring& wiring, const TensorTable& table, con
     }
     graph.part(wired.part).push_back(std::move(node));
   }
+  clear_frozen_gradients(graph, wiring, table, request);
   return graph;
 }
 
@@ -283,7 +308,7 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
     const OpQuery query = model.query(static_cast<int>(i), Variant::TRAIN_BASE);
     const std::vector<ParamSpec> specs = op.entry->spec->params(query);
     for (size_t p = 0; p < specs.size(); ++p) {
-      const std::string name = cat(op.name, '.', specs[p].name);
+      const std::string name = parameter_name(op, specs[p]);
       const ParameterTensors& t = table.ops[i].params[p];
       give(t.master, name);
       give(t.ema, name + ".ema");
@@ -291,10 +316,11 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
       give(t.compute_copy, name + ".copy_16bit");
       give(t.grad, name + ".grad");
       give(t.grad_16bit, name + ".grad_16bit");
+      give(t.accumulated, name + ".accumulated");
       give(t.first_moment, name + ".first_moment");
       give(t.second_moment, name + ".second_moment");
       give(t.norm, name + ".norm");
-      model.parameters.push_back({name, specs[p], t});
+      model.parameters.push_back({name, specs[p], t, !op.frozen.empty() && op.frozen[p]});
     }
     if (const int64_t channels = op.entry->spec->state_channels(query); channels > 0) {
       const BnStats& stats = table.ops[i].stats;
@@ -302,7 +328,11 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
       give(stats.prev_var, op.name + ".running_var");
       give(stats.next_mean, op.name + ".next_mean");
       give(stats.next_var, op.name + ".next_var");
-      model.statistics.push_back({op.name, channels, op.attrs.number("momentum"), stats});
+      give(stats.eq_bias, op.name + ".eq_bias");
+      give(stats.eq_scale, op.name + ".eq_scale");
+      model.statistics.push_back({op.name, channels, op.attrs.number("momentum"), op.attrs.number("epsilon"),
+                                  stats, table.ops[i].params.at(0), table.ops[i].params.at(1)});
+      model.statistics.back().frozen = op.attrs.flag("frozen");
     }
     const std::vector<SavedSpec> saved = op.entry->spec->saved(query);
     for (size_t s = 0; s < saved.size(); ++s)
@@ -321,6 +351,7 @@ void name_tensors(CompiledModel& model, const Wiring& wiring, const TensorTable&
   for (size_t g = 0; g < table.grads.size(); ++g)
     give(table.grads[g], cat(value_name(wiring.grad_values[g]), ".out.grad.", g));
   give(model.raw_input, "raw_input");
+  give(model.norm_sums, "norm_sums");
   name_workspaces(model);
 }
 
@@ -350,6 +381,10 @@ void check_request(const CompileRequest& request) {
   TR_CHECK(request.target.ranks >= 1, ValueError,
            cat("target: ", request.target.ranks, " ranks; at least 1"));
   TR_CHECK(request.classes >= 1, ValueError, cat("model: ", request.classes, " classes; at least 1"));
+  const OptimizerKind kind = request.config.optimizer;
+  TR_CHECK(!request.decoupled_decay || (kind != OptimizerKind::ADAM && !is_lars(kind)), ValueError,
+           cat("optimizer ", optimizer_name(kind), ": decoupled_decay is for sgd, momentum and nesterov",
+               kind == OptimizerKind::ADAM ? "; use adamw" : ""));
   const Shape& base = request.inputs[0];
   for (size_t v = 0; v < NUM_VARIANTS; ++v)
     TR_CHECK(request.inputs[v].c() == base.c(), ShapeError,
@@ -359,11 +394,6 @@ void check_request(const CompileRequest& request) {
   TR_CHECK(request.target.backend == BackendKind::CPU || request.target.ranks == 1, NotSupportedError,
            cat("device 'cuda': ", request.target.ranks,
                " ranks can be planned, this backend runs 1; use ranks: 1"));
-  TR_CHECK(request.config.optimizer != OptimizerKind::LARS, NotSupportedError,
-           "optimizer lars can be planned, but no backend offers its update; use sgd, momentum, nesterov, "
-           "adam or adamw");
-  TR_CHECK(!request.config.has_ema && !request.config.bn_folded, NotSupportedError,
-           "averaged weights and folded batch norm can be planned, but no backend offers their operations");
 }
 
 /// Operations that take a device as long as moving a byte: tensor cores against HBM on a Hopper card, FP32
@@ -420,6 +450,7 @@ class Layouter {
       table_ = registrar.run(model_.plans.back(), model_.shapes, static_cast<Variant>(v), workspaces[v]);
     }
     model_.raw_input = table_.raw_input;
+    model_.norm_sums = table_.norm_sums;
     agree_on_slots(model_.plans);
   }
 
@@ -430,7 +461,7 @@ class Layouter {
     model_.graph = build_graph(wiring, table_, request_);
     model_.ops = wiring.ops;
     name_tensors(model_, wiring, table_);
-    append_range_nodes(model_.graph, request_, !model_.statistics.empty());
+    append_range_nodes(model_);
 
     // 4. Lifetimes and layout.
     model_.uses = transient_uses(model_);
@@ -523,14 +554,30 @@ std::string_view recompute_name(Recompute recompute) {
 int64_t raw_label_bytes(const CompileRequest& request) {
   int64_t samples = 0;
   for (const Shape& input : request.inputs) samples = std::max(samples, input.n());
-  return round_up(samples * static_cast<int64_t>(sizeof(int32_t)), ARENA_ALIGNMENT_BYTES);
+  const int64_t words = samples + (request.mix_samples ? BATCH_MIX_WORDS : 0);
+  return round_up(words * static_cast<int64_t>(sizeof(int32_t)), ARENA_ALIGNMENT_BYTES);
 }
 
 std::vector<GraphId> program_parts(Program program) {
   if (program == Program::EVAL) return {GraphId::INPUT, GraphId::INFERENCE, GraphId::METRICS};
-  return {GraphId::INPUT,       GraphId::ZERO_GRAD, GraphId::FORWARD,    GraphId::BACKWARD,
-          GraphId::GRAD_CAST,   GraphId::EXCHANGE,  GraphId::WATCH,      GraphId::OPTIMIZER,
-          GraphId::WEIGHT_CAST, GraphId::EMA,       GraphId::STATISTICS, GraphId::METRICS};
+  return {GraphId::INPUT,     GraphId::ZERO_GRAD,    GraphId::FORWARD,  GraphId::BACKWARD,
+          GraphId::GRAD_CAST, GraphId::GRAD_AVERAGE, GraphId::EXCHANGE, GraphId::WATCH,
+          GraphId::OPTIMIZER, GraphId::WEIGHT_CAST,  GraphId::EMA,      GraphId::STATISTICS,
+          GraphId::METRICS};
+}
+
+std::vector<GraphId> step_parts(const CompiledModel& model, Variant variant, StepKind kind) {
+  const PlanConfig& config = model.request.config;
+  const bool exists = kind == StepKind::WHOLE ||
+                      (kind == StepKind::MICRO_BATCH && is_training(variant) && config.accumulates) ||
+                      (kind == StepKind::AVERAGED && !is_training(variant) && config.has_ema);
+  TR_CHECK(exists, ValueError,
+           cat("variant ", variant_name(variant), " has no ", step_kind_name(kind),
+               " step; a micro-batch step is of training with accumulation, an averaged one of validation "
+               "with EMA"));
+  if (kind != StepKind::MICRO_BATCH) return program_parts(program_of(variant));
+  return {GraphId::INPUT,     GraphId::ZERO_GRAD,  GraphId::FORWARD,          GraphId::BACKWARD,
+          GraphId::GRAD_CAST, GraphId::ACCUMULATE, GraphId::MICRO_STATISTICS, GraphId::METRICS};
 }
 
 std::vector<const GraphNode*> program_nodes(const ComputationGraph& graph, Program program) {
@@ -543,6 +590,14 @@ std::vector<const GraphNode*> program_nodes(const ComputationGraph& graph, Progr
 OpQuery CompiledModel::query(int op, Variant variant) const {
   return instance_query(ops.at(static_cast<size_t>(op)), shapes[static_cast<size_t>(variant)],
                         compute_dtype(request.config.precision), request.target);
+}
+
+TensorId CompiledModel::averaged(TensorId id) const {
+  for (const Parameter& parameter : parameters) {
+    if (parameter.tensors.master == id) return parameter.tensors.ema;
+    if (parameter.tensors.compute_copy == id) return parameter.tensors.ema_16bit;
+  }
+  return id;
 }
 
 int64_t CompiledModel::num_parameters() const {
@@ -561,9 +616,8 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
 
   // 1. The tensors of every layer for every variant.
   const DType dtype = compute_dtype(request.config.precision);
-  const bool plan_cpu = request.plan_only && request.target.backend == BackendKind::CPU;
-  model.arch = fuse(lower(request.model, *model.catalog), *model.catalog, request.inputs[0],
-                    plan_cpu ? DType::FP32 : dtype, request.target);
+  model.arch = fuse(without_idle_layers(lower(request.model, *model.catalog), request.inputs), *model.catalog,
+                    request.inputs[0], dtype, request.target);
   for (size_t v = 0; v < NUM_VARIANTS; ++v) {
     const std::vector<Shape> logical = infer_shapes(model.arch, request.inputs[v]);
     const Shape& logits = logical[static_cast<size_t>(model.arch.output)];
@@ -572,8 +626,11 @@ CompiledModel compile(const CompileRequest& given, std::shared_ptr<const Catalog
                  " classes need ", Shape(request.inputs[v].n(), 1, 1, request.classes),
                  "; let the last layer be fc(classes) after gap or flatten"));
     model.shapes[v] = storage_shapes(model.arch, logical);
+    check_flattened_inputs(model.arch, logical, model.shapes[v]);
   }
-  Wiring wiring = wire(model.arch, *model.catalog, model.shapes[0], dtype, request.target);
+  Wiring wiring =
+      wire(model.arch, *model.catalog, model.shapes[0], dtype, request.target, request.mix_samples,
+           request.config.bn_folded, {request.freeze, request.freeze_statistics});
 
   check_parameter_shapes(model, wiring, dtype);
 

@@ -150,13 +150,26 @@ CompileRequest zoo_request(const std::string& name, BackendKind backend, Precisi
 }
 
 /// Zone over lower bound, as reached. To be lowered when packing gets better, never raised.
-double reached_overshoot(const std::string& name) { return name == "resnet101" ? 1.0035 : 1.0; }
+double reached_overshoot(const std::string& name) {
+  if (name == "resnet101") return 1.0035;
+  return name == "googlenet" ? 1.0013 : 1.0;
+}
 
-/// Only gradients take bytes over, at the node of backward that reads one for the last time and writes the
-/// other.
+bool is_feature(Region region) {
+  return region == Region::F_FEATURE_FP32 || region == Region::F_FEATURE_FP16;
+}
+bool is_gradient(Region region) {
+  return region == Region::F_GRAD_SLOT_FP32 || region == Region::F_GRAD_SLOT_FP16;
+}
+
+/// A gradient takes over another's bytes, or where backward needs neither a feature map does, at the node
+/// that reads one for the last time and writes the other.
 void check_takeovers(const CompiledModel& model) {
   const std::vector<const GraphNode*> nodes = program_nodes(model.graph, Program::TRAIN);
-  const std::vector<GraphNode>& backward = model.graph.part(GraphId::BACKWARD);
+  const auto is_in = [&](const GraphNode& node, GraphId part) {
+    const std::vector<GraphNode>& list = model.graph.part(part);
+    return &node >= list.data() && &node < list.data() + list.size();
+  };
   const auto touches = [](const GraphNode& node, TensorId id, bool NodeOperand::*how) {
     return std::ranges::any_of(node.operands,
                                [&](const NodeOperand& operand) { return operand.id == id && operand.*how; });
@@ -169,12 +182,13 @@ void check_takeovers(const CompiledModel& model) {
     const std::string& name = model.tensor_names[static_cast<size_t>(tensor.id)];
     EXPECT_TRUE(taken.insert(from).second) << name << " takes what another took";
     const DTensor& given = model.plans[0].tensor(from);
-    for (const Region region : {tensor.region, given.region})
-      EXPECT_TRUE(region == Region::F_GRAD_SLOT_FP32 || region == Region::F_GRAD_SLOT_FP16) << name;
+    const bool feature = is_feature(tensor.region);
+    EXPECT_TRUE(feature ? is_feature(given.region) : is_gradient(tensor.region) && is_gradient(given.region))
+        << name;
     EXPECT_EQ(tensor.offset, given.offset) << name;
     const auto at = static_cast<size_t>(use.in(Program::TRAIN).first);
     const GraphNode& node = *nodes.at(at);
-    EXPECT_TRUE(&node >= backward.data() && &node < backward.data() + backward.size()) << name;
+    EXPECT_TRUE(is_in(node, feature ? GraphId::FORWARD : GraphId::BACKWARD)) << name;
     EXPECT_TRUE(touches(node, from, &NodeOperand::read) && touches(node, tensor.id, &NodeOperand::write))
         << name;
     for (size_t later = at + 1; later < nodes.size(); ++later)
@@ -221,6 +235,95 @@ TEST(Compiler, FusesBatchNormAdditionAndReluWithoutChangingNames) {
   EXPECT_TRUE(bn2->attrs.flag("residual"));
   EXPECT_EQ(bn2->attrs.text("activation"), "relu");
   EXPECT_EQ(bn2->inputs.size(), 2u);
+}
+
+TEST(Compiler, BranchesReadOneValueAndTheirGradientsAreSummed) {
+  const BluePrint cell =
+      branches("concat", {named("input", identity()),
+                          without_level(seq(named("conv1", conv(8, 3, 1, 1)), named("conv2", conv(4, 1)))),
+                          named("side", conv(4, 1))});
+  const CompiledModel model = compile(
+      small_request(seq(conv(8, 3), relu(), named("cell", cell), gap(), flatten(), fc(5)), Shape(2, 8, 8, 3)),
+      catalog());
+  const auto layer = [&](std::string_view name) {
+    const auto found = std::ranges::find(model.arch.layers, name, &Layer::name);
+    EXPECT_NE(found, model.arch.layers.end()) << name;
+    return *found;
+  };
+  std::set<std::string> names;
+  for (const Parameter& parameter : model.parameters) names.insert(parameter.name);
+  EXPECT_TRUE(names.contains("cell.conv2.weight"));
+  EXPECT_TRUE(names.contains("cell.side.bias"));
+  EXPECT_EQ(layer("cell.concat").inputs.size(), 3u);
+  EXPECT_EQ(layer("cell.side").inputs, layer("cell.conv1").inputs);
+  // Three readers, two sums.
+  const std::vector<std::string> backward = node_names(model, GraphId::BACKWARD);
+  EXPECT_EQ(
+      std::ranges::count_if(backward, [](const std::string& n) { return n.ends_with("grad_sum forward"); }),
+      2);
+}
+
+TEST(Compiler, RefusesBranchesThatDoNotFit) {
+  const auto refuse = [](ErrorKind kind, const std::string& text, const BluePrint& cell) {
+    refuses(kind, text, [&] {
+      compile(small_request(seq(named("cell", cell), gap(), flatten(), fc(5)), Shape(2, 8, 8, 3)), catalog());
+    });
+  };
+  refuse(ErrorKind::ShapeError, "concat 'cell.concat': inputs [2,8,8,4] and [2,4,4,4] differ",
+         branches("concat", {conv(4, 1), conv(4, 1, 2)}));
+  refuse(ErrorKind::RecipeError, "'cell.add': add takes 2 inputs, this place gives 1",
+         branches("add", {conv(4, 1)}));
+  refuse(ErrorKind::RecipeError, "'cell.relu': relu takes 1 input, this place gives 2",
+         branches("relu", {conv(4, 1), conv(4, 1)}));
+  refuse(ErrorKind::RecipeError, "'cell.conv': two layers have this name",
+         branches("concat", {without_level(seq(named("conv", conv(4, 1)))),
+                             without_level(seq(named("conv", conv(4, 1))))}));
+  refuses(ErrorKind::RecipeError, "relu: a layer called '.' takes the name of its block, which has none here",
+          [] {
+            compile(small_request(seq(without_level(relu()), gap(), flatten(), fc(5)), Shape(2, 8, 8, 3)),
+                    catalog());
+          });
+}
+
+TEST(Compiler, LeavesOutALayerThatChangesNothingForEveryVariant) {
+  const BluePrint net =
+      seq(conv(4, 3, 1, 1), named("pool", adaptive_avgpool(8)), flatten(), named("fc", fc(5)));
+  const auto layers = [](const CompiledModel& model) { return model.arch.layers.size(); };
+  CompileRequest request = small_request(net, Shape(2, 8, 8, 3));
+  const CompiledModel same = compile(request, catalog());
+  request.inputs[static_cast<size_t>(Variant::TRAIN_LOWRES)] = Shape(2, 6, 6, 3);
+  const CompiledModel other = compile(request, catalog());
+  EXPECT_EQ(layers(same) + 1, layers(other));
+  ASSERT_EQ(same.parameters.size(), other.parameters.size());
+  for (size_t i = 0; i < same.parameters.size(); ++i) {
+    EXPECT_EQ(same.parameters[i].name, other.parameters[i].name);
+    EXPECT_EQ(same.parameters[i].spec.shape, other.parameters[i].spec.shape);
+  }
+  EXPECT_EQ(same.parameters[2].spec.flattened_hwc, (std::array<int64_t, 3>{8, 8, 4}));
+}
+
+TEST(Compiler, ElementwiseLayersKeepTheOrderOfWhatWasFlattened) {
+  const BluePrint net = seq(conv(3, 3, 1, 1), flatten(), dropout(0.5), relu(), tanh(), named("fc", fc(5)));
+  const CompiledModel model = compile(small_request(net, Shape(2, 4, 5, 3)), catalog());
+  ASSERT_EQ(model.parameters[2].name, "fc.weight");
+  EXPECT_EQ(model.parameters[2].spec.flattened_hwc, (std::array<int64_t, 3>{4, 5, 3}));
+}
+
+TEST(Compiler, RefusesLayersThatWouldMisreadWhatWasFlattened) {
+  const auto refused = [](const BluePrint& layer, const std::string& text) {
+    test::refuses(ErrorKind::ShapeError, text, [&] {
+      compile(small_request(seq(conv(3, 3, 1, 1), flatten(), layer, fc(5)), Shape(2, 4, 5, 3)), catalog());
+    });
+  };
+  refused(bn(),
+          "bn '2': reads the flattened feature map [2,4,5,3] as [2,1,1,60], which it cannot; put it before "
+          "flatten, or fc after flatten");
+  refused(seq(relu(), bn()), "bn '2.1': reads the flattened feature map");
+  refused(conv(4, 1), "conv '2': reads the flattened feature map");
+  refused(gap(), "gap '2': reads the flattened feature map");
+  test::refuses(ErrorKind::ShapeError, "let the last layer be fc(classes)", [] {
+    compile(small_request(seq(conv(1, 4, 1, 0), flatten(), relu()), Shape(2, 4, 8, 3)), catalog());
+  });
 }
 
 TEST(Compiler, FirstConvolutionHasItsOwnRegion) {
@@ -310,14 +413,9 @@ TEST(Compiler, RefusesWeightsThatFollowTheResolution) {
           [&] { compile(request, catalog()); });
 }
 
-TEST(Compiler, RefusesToRunWhatNoBackendOffers) {
+TEST(Compiler, LarsHasTrustRatios) {
   CompileRequest request = small_request(small_residual_net(), Shape(2, 8, 8, 3));
-  request.config.precision = Precision::FP16;
-  refuses(ErrorKind::NotSupportedError, "fp32 only", [&] { compile(request, catalog()); });
-  request.config.precision = Precision::FP32;
   request.config.optimizer = OptimizerKind::LARS;
-  refuses(ErrorKind::NotSupportedError, "lars can be planned", [&] { compile(request, catalog()); });
-  request.plan_only = true;
   EXPECT_GT(compile(request, catalog()).plans[0].region_info(Region::N_DEEP_CONV).tensors, 0);
 }
 

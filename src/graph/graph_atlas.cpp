@@ -2,6 +2,11 @@
 
 namespace tr {
 
+std::string_view step_kind_name(StepKind kind) {
+  constexpr std::array<std::string_view, 3> NAMES{"whole", "micro-batch", "averaged"};
+  return NAMES.at(static_cast<size_t>(kind));
+}
+
 std::string_view program_name(Program program) { return program == Program::TRAIN ? "train" : "eval"; }
 
 std::string_view variant_name(Variant variant) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "renaissance/core/batch_mix.h"
+
 namespace tr {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> OPTIMIZER_NAMES{"sgd",  "momentum", "nesterov",
-                                                          "adam", "adamw",    "lars"};
+constexpr std::array<std::string_view, 7> OPTIMIZER_NAMES{"sgd",   "momentum", "nesterov",     "adam",
+                                                          "adamw", "lars",     "lars_nesterov"};
 
 Region role_region(Region first, ParamRole role) {
   return region_at(index_of(first) + static_cast<int>(role));
@@ -20,7 +22,7 @@ Region weight_role_region(Region first, ParamRole role) {
 
 /// The regions of the first role of every family that mirrors the parameters.
 constexpr Region W0 = Region::W_BN_BIAS, E0 = Region::E_BN_BIAS, G0 = Region::G_BN_BIAS;
-constexpr Region M0 = Region::M_BN_BIAS, V0 = Region::V_BN_BIAS;
+constexpr Region GA0 = Region::GA_BN_BIAS, M0 = Region::M_BN_BIAS, V0 = Region::V_BN_BIAS;
 
 bool mirrors_parameters(Region region) {
   return (region >= W0 && region <= Region::G_DEEP_CONV) ||
@@ -35,7 +37,8 @@ OptimizerKind parse_optimizer(std::string_view text) {
   for (size_t i = 0; i < OPTIMIZER_NAMES.size(); ++i)
     if (OPTIMIZER_NAMES[i] == text) return static_cast<OptimizerKind>(i);
   throw Error(ErrorKind::ValueError,
-              cat("optimizer '", text, "' is not known; use sgd, momentum, nesterov, adam, adamw or lars"));
+              cat("optimizer '", text,
+                  "' is not known; use sgd, momentum, nesterov, adam, adamw, lars or lars_nesterov"));
 }
 
 std::string_view layout_name(Layout layout) { return layout == Layout::PACKED ? "packed" : "linear"; }
@@ -56,12 +59,14 @@ bool is_condition_enabled(RegionCondition condition, const PlanConfig& config) {
       return amp;
     case RegionCondition::NO_AMP:
       return !amp;
+    case RegionCondition::ACCUMULATION:
+      return config.accumulates;
     case RegionCondition::FIRST_MOMENT:
       return config.optimizer != OptimizerKind::SGD;
     case RegionCondition::SECOND_MOMENT:
       return adam;
     case RegionCondition::LARS:
-      return config.optimizer == OptimizerKind::LARS;
+      return is_lars(config.optimizer);
   }
   return false;
 }
@@ -114,13 +119,15 @@ void MemoryPlan::alloc_baseline_dtensors(const BaselineShapes& shapes) {
            cat("memory plan: baseline tensors have fixed ids and must be registered first, but ",
                image_.tensors.size(), " tensors exist already"));
   const Shape per_sample(shapes.input.n(), 1, 1, 1);
-  const Shape scalar;
+  const Shape scalar, mix(1, 1, 1, BATCH_MIX_WORDS);
   const auto expect = [](TensorId id, BaselineId want) {
     TR_CHECK(id == want, StateError, cat("memory plan: baseline tensor ", want, " was given id ", id));
   };
   expect(allocate(per_sample, Region::I_A_LABEL), INPUT_A_LABEL);
+  expect(allocate(mix, Region::I_A_LABEL), INPUT_A_MIX);
   expect(allocate(shapes.input, Region::I_A_DATA), INPUT_A_DATA);
   expect(allocate(per_sample, Region::I_B_LABEL), INPUT_B_LABEL);
+  expect(allocate(mix, Region::I_B_LABEL), INPUT_B_MIX);
   expect(allocate(shapes.input, Region::I_B_DATA), INPUT_B_DATA);
   expect(allocate(per_sample, Region::T_TEMP_INT32), LABEL);
   for (const BaselineId id : {LOSS, TOP1, TOP5}) expect(allocate(scalar, Region::R_RESULT), id);
@@ -141,6 +148,10 @@ BnStats MemoryPlan::alloc_bn_stats(int64_t channels) {
   stats.prev_var = allocate(shape, Region::B_PREV_VAR);
   stats.next_mean = allocate(shape, Region::B_NEXT_MEAN);
   stats.next_var = allocate(shape, Region::B_NEXT_VAR);
+  if (image_.config.bn_folded) {
+    stats.eq_bias = allocate(shape, Region::W_EQ_BIAS);
+    stats.eq_scale = allocate(shape, Region::W_EQ_SCALE);
+  }
   return stats;
 }
 
@@ -152,6 +163,7 @@ ParameterTensors MemoryPlan::alloc_parameter(ParamRole role, const Shape& shape)
   tensors.master = allocate(shape, role_region(W0, role));
   tensors.ema = twin(role_region(E0, role), shape);
   tensors.grad = allocate(shape, role_region(G0, role));
+  tensors.accumulated = twin(role_region(GA0, role), shape);
   tensors.first_moment = twin(role_region(M0, role), shape);
   tensors.second_moment = twin(role_region(V0, role), shape);
   if (is_weight_role(role)) {

@@ -28,6 +28,7 @@ PlanConfig amp_everything(OptimizerKind optimizer = OptimizerKind::ADAM, Layout 
   config.optimizer = optimizer;
   config.has_ema = true;
   config.bn_folded = true;
+  config.accumulates = true;
   return config;
 }
 
@@ -119,17 +120,18 @@ TEST(ShapeTest, RefusesZeroNegativeAndOverflow) {
           [] { slot_bytes(Shape(int64_t{1} << 61, 1, 1, 1), DType::FP32, Region::F_FEATURE_FP32, CPU); });
 }
 
-TEST(Regions, SixtyEightNamesInOrder) {
-  EXPECT_EQ(NUM_REGIONS, 69);
+TEST(Regions, SeventyFourNamesInOrder) {
+  EXPECT_EQ(NUM_REGIONS, 75);
   EXPECT_EQ(Region::DEFAULT, Region::B_PREV_MEAN);
-  EXPECT_EQ(index_of(Region::F_FEATURE_FP32), 53);  // number 054
-  EXPECT_EQ(index_of(Region::R_RESULT_ACCUMULATED), 67);
+  EXPECT_EQ(index_of(Region::GA_BN_BIAS), 34);      // number 035
+  EXPECT_EQ(index_of(Region::F_FEATURE_FP32), 59);  // number 060
+  EXPECT_EQ(index_of(Region::R_RESULT_ACCUMULATED), 73);
   for (int r = 0; r < NUM_REGIONS - 1; ++r) EXPECT_EQ(parse_region(region_name(region_at(r))), region_at(r));
   const auto transient =
       std::count_if(&region_traits(Region::DEFAULT), &region_traits(Region::DEFAULT) + NUM_REGIONS - 1,
                     [](const RegionTraits& traits) { return traits.transient; });
   EXPECT_EQ(transient, 9);
-  refuses(ErrorKind::IndexError, "68", [] { region_traits(Region::END); });
+  refuses(ErrorKind::IndexError, "74", [] { region_traits(Region::END); });
 }
 
 TEST(Regions, ConditionsComeFromTheConfigurationAlone) {
@@ -145,6 +147,8 @@ TEST(Regions, ConditionsComeFromTheConfigurationAlone) {
   EXPECT_TRUE(is_condition_enabled(Region::N_DEEP_CONV, all));
   EXPECT_TRUE(is_condition_enabled(Region::E_DEEP_CONV_FP16, all));
   EXPECT_FALSE(is_condition_enabled(Region::F_FEATURE_FP32, all));
+  EXPECT_FALSE(is_condition_enabled(Region::GA_DEEP_CONV, plain));
+  EXPECT_TRUE(is_condition_enabled(Region::GA_DEEP_CONV, all));
 }
 
 TEST(MemoryPlanTest, RefusesWhatIsOffLateOrTwice) {
@@ -153,6 +157,8 @@ TEST(MemoryPlanTest, RefusesWhatIsOffLateOrTwice) {
           [&] { plan.alloc_amp_fc_weight(Shape(2, 1, 1, 3)); });
   refuses(ErrorKind::ValueError, "E_FC_WEIGHT is switched off; it exists only with has_ema",
           [&] { plan.alloc_ema_fc_weight(Shape(2, 1, 1, 3)); });
+  refuses(ErrorKind::ValueError, "GA_FC_WEIGHT is switched off; it exists only with gradient accumulation",
+          [&] { plan.alloc_accumulated_fc_weight(Shape(2, 1, 1, 3)); });
   refuses(ErrorKind::ValueError, "W_FC_BIAS is not transient",
           [&] { plan.alloc_transient(Shape(), Region::W_FC_BIAS); });
   refuses(ErrorKind::StateError, "before finalize()", [&] { plan.total_bytes(); });
@@ -236,7 +242,9 @@ TEST_P(EveryLayout, RangesCoverWhatTheyName) {
   finalize(plan);
   const auto [offset, bytes] = plan.region_range(Region::G_BN_BIAS, Region::G_DEEP_CONV_FP16);
   EXPECT_EQ(offset, plan.region_info(Region::G_BN_BIAS).base);
-  EXPECT_EQ(offset + bytes, plan.region_info(Region::M_BN_BIAS).base);
+  EXPECT_EQ(offset + bytes, plan.region_info(Region::GA_BN_BIAS).base);
+  EXPECT_EQ(plan.region_range(Region::GA_BN_BIAS, Region::GA_DEEP_CONV).second,
+            plan.region_range(Region::G_BN_BIAS, Region::G_DEEP_CONV).second);
   EXPECT_EQ(plan.region_range(Region::W_FC_WEIGHT, Region::W_DEEP_CONV).second,
             2 * plan.region_range(Region::A_FC_WEIGHT, Region::A_DEEP_CONV).second);
   EXPECT_TRUE(plan.is_region_populated(Region::W_FIRST_CONV));
@@ -338,8 +346,8 @@ TEST_P(ValidationTest, ContiguitySeesAForeignTensorInside) {
 TEST_P(ValidationTest, LayerCorrespondencePerRegion) {
   // Same sum of elements over two regions, but not region by region.
   for (const Region mirror :
-       {Region::G_FC_WEIGHT, Region::M_FC_WEIGHT, Region::V_FC_WEIGHT, Region::E_FC_WEIGHT,
-        Region::A_FC_WEIGHT, Region::G_FC_WEIGHT_FP16, Region::E_FC_WEIGHT_FP16}) {
+       {Region::G_FC_WEIGHT, Region::GA_FC_WEIGHT, Region::M_FC_WEIGHT, Region::V_FC_WEIGHT,
+        Region::E_FC_WEIGHT, Region::A_FC_WEIGHT, Region::G_FC_WEIGHT_FP16, Region::E_FC_WEIGHT_FP16}) {
     PlanImage broken = image;
     std::vector<DTensor*> pair;
     for (DTensor& tensor : broken.tensors)
@@ -361,6 +369,17 @@ TEST_P(ValidationTest, LayerCorrespondenceOfNorms) {
   for (DTensor& tensor : broken.tensors)
     if (tensor.region == Region::N_FIRST_CONV) tensor.shape = Shape(1, 1, 1, 2);
   refuses(ErrorKind::ValueError, "N_FIRST_CONV", [&] { validate_layer_correspondence(broken); });
+}
+
+TEST_P(ValidationTest, LayerCorrespondenceOfFoldedBatchNorm) {
+  for (const Region folded : {Region::W_EQ_BIAS, Region::W_EQ_SCALE}) {
+    PlanImage broken = image;
+    for (DTensor& tensor : broken.tensors)
+      if (tensor.region == folded) tensor.shape = Shape(1, 1, 1, 15);
+    refuses(ErrorKind::ValueError,
+            cat("place 0 of ", region_name(folded), " has 15 elements, B_PREV_MEAN asks for 16"),
+            [&] { validate_layer_correspondence(broken); });
+  }
 }
 
 TEST_P(ValidationTest, Alignment) {
@@ -583,6 +602,7 @@ MemoryPlan random_plan(Random& random, Layout layout) {
   config.optimizer = static_cast<OptimizerKind>(random.below(6));
   config.has_ema = random.below(2) == 0;
   config.bn_folded = random.below(2) == 0;
+  config.accumulates = random.below(2) == 0;
   MemoryPlan plan(config);
   const auto dim = [&] { return 1 + random.below(9); };
   plan.alloc_baseline_dtensors({Shape(dim(), dim(), dim(), dim())});

@@ -13,8 +13,9 @@ int64_t compute_bytes(const MemoryPlan& plan, const GraphNode& node) {
 }
 
 int64_t range_bytes(const MemoryPlan& plan, const GraphNode& node) {
-  if (node.from != NO_TENSOR) return 2 * plan.tensor(node.to).data_bytes();
+  if (node.to != NO_TENSOR) return 2 * plan.tensor(node.to).data_bytes();
   int64_t bytes = 0;
+  for (const TensorId id : node.tensors) bytes += plan.tensor(id).slot_bytes;
   for (const std::vector<RegionRange>* ranges : {&node.in, &node.out})
     for (const RegionRange& range : *ranges) bytes += resolve_region_bounds(plan, range).second;
   return bytes;

@@ -14,9 +14,9 @@ std::string_view pass_name(Pass pass) {
 }
 
 std::string_view port_name(Port port) {
-  constexpr std::array<std::string_view, 12> NAMES{"x",     "y",          "dx",         "dy",
-                                                   "param", "param_grad", "state_prev", "state_next",
-                                                   "saved", "statistics", "workspace",  "baseline"};
+  constexpr std::array<std::string_view, 13> NAMES{
+      "x",          "y",          "dx",    "dy",         "param",     "param_grad", "state_prev",
+      "state_next", "equivalent", "saved", "statistics", "workspace", "baseline"};
   return NAMES.at(static_cast<size_t>(port));
 }
 

@@ -58,7 +58,7 @@ TEST(PlanDiff, OfAPlanAgainstItselfIsEmpty) {
     EXPECT_EQ(diff.appeared + diff.vanished + diff.changed, 0);
     EXPECT_EQ(diff.alike, static_cast<int64_t>(Json::parse(plan)["tensors"].size()));
     EXPECT_TRUE(diff.tensors.empty());
-    EXPECT_EQ(diff.regions.size(), 68u);
+    EXPECT_EQ(diff.regions.size(), 74u);
     for (const PlanChange& region : diff.regions) EXPECT_EQ(region.difference(), 0) << region.name;
     EXPECT_EQ(diff.zone.a.has_value(), layout == Layout::PACKED);
   }

@@ -28,6 +28,7 @@ std::vector<Group> groups() {
           {"EMA", {{R::E_BN_BIAS, R::E_DEEP_CONV_FP16}}},
           {"16-bit weights", {{R::A_FC_WEIGHT, R::A_DEEP_CONV}}},
           {"gradients", {{R::G_BN_BIAS, R::G_DEEP_CONV}, {R::G_FC_WEIGHT_FP16, R::G_DEEP_CONV_FP16}}},
+          {"accumulated gradients", {{R::GA_BN_BIAS, R::GA_DEEP_CONV}}},
           {"first moments", {{R::M_BN_BIAS, R::M_DEEP_CONV}}},
           {"second moments", {{R::V_BN_BIAS, R::V_DEEP_CONV}}},
           {"norms", {{R::N_FC_WEIGHT, R::N_DEEP_CONV}}},

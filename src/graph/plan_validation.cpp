@@ -25,7 +25,7 @@ std::string describe(const DTensor& tensor) {
              tensor.offset);
 }
 
-constexpr std::array<std::pair<Region, Region>, 11> CONTIGUOUS_RUNS{{
+constexpr std::array<std::pair<Region, Region>, 12> CONTIGUOUS_RUNS{{
     {Region::B_PREV_MEAN, Region::B_NEXT_VAR},
     {Region::G_BN_BIAS, Region::G_FIRST_CONV},
     {Region::G_DEEP_CONV, Region::G_DEEP_CONV},
@@ -35,6 +35,7 @@ constexpr std::array<std::pair<Region, Region>, 11> CONTIGUOUS_RUNS{{
     {Region::W_BN_BIAS, Region::W_DEEP_CONV},
     {Region::E_BN_BIAS, Region::E_DEEP_CONV},
     {Region::G_BN_BIAS, Region::G_DEEP_CONV},
+    {Region::GA_BN_BIAS, Region::GA_DEEP_CONV},
     {Region::M_BN_BIAS, Region::M_DEEP_CONV},
     {Region::V_BN_BIAS, Region::V_DEEP_CONV},
 }};
@@ -208,7 +209,8 @@ void validate_layer_correspondence(const PlanImage& image) {
   const auto on = [&](Region region) { return is_condition_enabled(region, image.config); };
   for (int role = 0; role < ROLES; ++role) {
     const Region master = plus(Region::W_BN_BIAS, role);
-    for (const Region first : {Region::E_BN_BIAS, Region::G_BN_BIAS, Region::M_BN_BIAS, Region::V_BN_BIAS})
+    for (const Region first :
+         {Region::E_BN_BIAS, Region::G_BN_BIAS, Region::GA_BN_BIAS, Region::M_BN_BIAS, Region::V_BN_BIAS})
       if (on(plus(first, role))) check_mirror(image, master, plus(first, role), false);
   }
   for (int role = 0; role < 3; ++role) {
@@ -221,6 +223,8 @@ void validate_layer_correspondence(const PlanImage& image) {
   check_mirror(image, Region::B_PREV_MEAN, Region::B_PREV_VAR, false);
   check_mirror(image, Region::B_PREV_MEAN, Region::B_NEXT_MEAN, false);
   check_mirror(image, Region::B_PREV_MEAN, Region::B_NEXT_VAR, false);
+  for (const Region folded : {Region::W_EQ_BIAS, Region::W_EQ_SCALE})
+    if (on(folded)) check_mirror(image, Region::B_PREV_MEAN, folded, false);
 }
 
 void validate_alignment(const PlanImage& image) {

@@ -1,5 +1,7 @@
 #include "graph/wiring.h"
 
+#include <algorithm>
+
 #include "renaissance/core/error.h"
 
 namespace tr {
@@ -11,16 +13,21 @@ using Kind = TensorRef::Kind;
 class Wirer {
  public:
   Wirer(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
-        const Target& target)
+        const Target& target, bool mix_samples, bool bn_folded, const Freezing& freezing)
       : arch_(arch),
         catalog_(catalog),
         shapes_(shapes),
         dtype_(dtype),
         target_(target),
+        mix_samples_(mix_samples),
+        bn_folded_(bn_folded),
+        freezer_(freezing),
+        trains_(static_cast<size_t>(arch.num_values()), false),
         contributions_(static_cast<size_t>(arch.num_values())) {}
 
   Wiring run() {
     for (size_t i = 0; i < arch_.layers.size(); ++i) add_layer_instance(i);
+    freezer_.finish();
     if (target_.fuse) pair_statistics();
     for (size_t i = 0; i < arch_.layers.size(); ++i) {
       if (is_view(i)) continue;
@@ -44,10 +51,27 @@ class Wirer {
     OpInstance op{layer.name, layer.entry, layer.attrs, {}, static_cast<ValueId>(index) + 1, false, {}, 1, 0};
     for (const ValueId input : layer.inputs) {
       op.inputs.push_back(stored(input));
-      op.needs_dx.push_back(stored(input) != 0);
+      op.needs_dx.push_back(trains_[static_cast<size_t>(stored(input))]);
       op.reads_network_input = op.reads_network_input || stored(input) == 0;
     }
+    op.bn_folded = bn_folded_;
     wiring_.ops.push_back(std::move(op));
+    if (!is_view(index)) freeze(index);
+  }
+
+  /// What a layer has that trains, and whether its output depends on anything that does.
+  void freeze(size_t index) {
+    OpInstance& op = wiring_.ops[index];
+    const OpQuery layer = query(static_cast<int>(index));
+    std::vector<bool> frozen;
+    for (const ParamSpec& param : op.entry->spec->params(layer))
+      frozen.push_back(freezer_.freezes(parameter_name(op, param)));
+    const auto is_set = [](bool value) { return value; };
+    trains_[index + 1] = !std::all_of(frozen.begin(), frozen.end(), is_set) ||
+                         std::any_of(op.needs_dx.begin(), op.needs_dx.end(), is_set);
+    if (op.entry->spec->state_channels(layer) > 0 && freezer_.freezes_statistics(frozen))
+      op.attrs.set("frozen", true);
+    if (std::any_of(frozen.begin(), frozen.end(), is_set)) op.frozen = std::move(frozen);
   }
 
   /// Where an operator can leave sums over its output, or part of it, for its only reader, it does.
@@ -95,6 +119,8 @@ class Wirer {
         return {Kind::STATE_PREV, op, use.index};
       case Port::STATE_NEXT:
         return {Kind::STATE_NEXT, op, use.index};
+      case Port::EQUIVALENT:
+        return {Kind::EQUIVALENT, op, use.index};
       case Port::SAVED:
         return {Kind::SAVED, op, use.index};
       case Port::STATISTICS:
@@ -120,8 +146,9 @@ class Wirer {
 
   void add_loss() {
     const ValueId logits = stored(arch_.output);
+    const Attributes attrs{{"mix", mix_samples_}};
     wiring_.ops.push_back(
-        {"loss", &catalog_.find("softmax_cross_entropy"), {}, {logits}, logits, false, {true}, 1, 0});
+        {"loss", &catalog_.find("softmax_cross_entropy"), attrs, {logits}, logits, false, {true}, 1, 0});
     const int op = static_cast<int>(wiring_.ops.size()) - 1;
     const int grad = new_grad(logits);
     add_node(GraphId::FORWARD, op, Pass::FORWARD, {}, {grad});
@@ -155,9 +182,7 @@ class Wirer {
   /// The gradients whose sum is that of a layer's output: at most `most` of them, the others added up.
   std::vector<int> gather(const Layer& layer, ValueId value, size_t most) {
     const std::vector<int>& parts = contributions_[static_cast<size_t>(value)];
-    TR_CHECK(!parts.empty(), RecipeError,
-             cat(layer.where, layer.where.empty() ? "" : ": ", "'", layer.name,
-                 "': nothing reads this layer's output"));
+    if (parts.empty()) refuse_unread(layer);
     std::vector<int> rest(parts.begin(), parts.end());
     while (rest.size() > most) {
       const int sum = add_grad_node("add", cat(layer.name, ".grad_sum"), value, {rest[0], rest[1]});
@@ -172,17 +197,20 @@ class Wirer {
     const OpSpec& spec = *layer.entry->spec;
     const int op = static_cast<int>(index);
     const std::vector<ValueId> inputs = wiring_.ops[index].inputs;
+    const std::vector<bool> needs_dx = wiring_.ops[index].needs_dx;
+    if (!trains_[index + 1]) return require_reader(index);
     const bool passes_through = spec.passes_gradient_through(layer.attrs);
     std::vector<int> dy = gather(layer, static_cast<ValueId>(index) + 1,
                                  passes_through ? 1 : static_cast<size_t>(spec.most_gradients(query(op))));
     if (passes_through) {
-      aliases_[static_cast<size_t>(dy[0])] += static_cast<int>(inputs.size()) - 1;
-      for (const ValueId input : inputs)
-        if (input != 0) contributions_[static_cast<size_t>(input)].push_back(dy[0]);
+      aliases_[static_cast<size_t>(dy[0])] +=
+          static_cast<int>(std::count(needs_dx.begin(), needs_dx.end(), true)) - 1;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (needs_dx[i]) contributions_[static_cast<size_t>(inputs[i])].push_back(dy[0]);
       return;
     }
     wiring_.ops[index].gradients = static_cast<int>(dy.size());
-    const std::vector<Pass> passes = spec.backward_passes(query(op));
+    const std::vector<Pass> passes = backward_passes(op);
     if (writes_dy(op, passes))
       for (int& gradient : dy)
         if (aliases_[static_cast<size_t>(gradient)] > 1)
@@ -190,11 +218,36 @@ class Wirer {
                                    {gradient});
     std::vector<int> dx(inputs.size(), NO_GRAD);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] == 0) continue;
+      if (!needs_dx[i]) continue;
       dx[i] = new_grad(inputs[i]);
       contributions_[static_cast<size_t>(inputs[i])].push_back(dx[i]);
     }
     for (const Pass pass : passes) add_node(GraphId::BACKWARD, op, pass, dy, dx);
+  }
+
+  /// Without the gradients of weights that are all frozen, unless the pass prepares dy for the next.
+  std::vector<Pass> backward_passes(int op) const {
+    const OpInstance& instance = wiring_.ops[static_cast<size_t>(op)];
+    std::vector<Pass> passes = instance.entry->spec->backward_passes(query(op));
+    const std::vector<bool>& frozen = instance.frozen;
+    const bool all_frozen = !frozen.empty() && std::find(frozen.begin(), frozen.end(), false) == frozen.end();
+    if (all_frozen)
+      std::erase_if(passes,
+                    [&](Pass pass) { return pass == Pass::BACKWARD_WEIGHT && !writes_dy(op, {pass}); });
+    return passes;
+  }
+
+  void require_reader(size_t index) const {
+    const auto value = static_cast<ValueId>(index) + 1;
+    const auto reads_it = [&](const OpInstance& op) {
+      return std::find(op.inputs.begin(), op.inputs.end(), value) != op.inputs.end();
+    };
+    if (!std::any_of(wiring_.ops.begin(), wiring_.ops.end(), reads_it)) refuse_unread(arch_.layers[index]);
+  }
+
+  [[noreturn]] static void refuse_unread(const Layer& layer) {
+    throw Error(ErrorKind::RecipeError, cat(layer.where, layer.where.empty() ? "" : ": ", "'", layer.name,
+                                            "': nothing reads this layer's output"));
   }
 
   bool writes_dy(int op, const std::vector<Pass>& passes) const {
@@ -209,6 +262,9 @@ class Wirer {
   const std::vector<Shape>& shapes_;
   const DType dtype_;
   const Target& target_;
+  const bool mix_samples_, bn_folded_;
+  Freezer freezer_;
+  std::vector<bool> trains_;  ///< by stored value: it depends on a parameter that trains
   Wiring wiring_;
   std::vector<std::vector<int>> contributions_;  ///< per value, gradients that its readers produced
   std::vector<int> aliases_;                     ///< per gradient, how many values it is the gradient of
@@ -229,12 +285,13 @@ OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, D
   query.needs_dx = op.needs_dx;
   query.gradients = op.gradients;
   query.statistics = op.statistics;
+  query.bn_folded = op.bn_folded;
   return query;
 }
 
 Wiring wire(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
-            const Target& target) {
-  return Wirer(arch, catalog, shapes, dtype, target).run();
+            const Target& target, bool mix_samples, bool bn_folded, const Freezing& freezing) {
+  return Wirer(arch, catalog, shapes, dtype, target, mix_samples, bn_folded, freezing).run();
 }
 
 }  // namespace tr

@@ -4,13 +4,26 @@
 
 #include <vector>
 
+#include "graph/freeze.h"
 #include "renaissance/graph/compiler.h"
 
 namespace tr {
 
 /// A tensor before it has an id.
 struct TensorRef {
-  enum class Kind : uint8_t { VALUE, RECOMPUTED, GRAD, PARAM, PARAM_GRAD, STATE_PREV, STATE_NEXT, SAVED, STATISTICS, BASELINE };
+  enum class Kind : uint8_t {
+    VALUE,
+    RECOMPUTED,
+    GRAD,
+    PARAM,
+    PARAM_GRAD,
+    STATE_PREV,
+    STATE_NEXT,
+    EQUIVALENT,
+    SAVED,
+    STATISTICS,
+    BASELINE
+  };
   Kind kind = Kind::VALUE;
   int owner = 0;  ///< VALUE, RECOMPUTED: value. GRAD: gradient. BASELINE: id. Others: call site
   int index = 0;  ///< which parameter, statistic or saved tensor
@@ -37,13 +50,26 @@ struct Wiring {
 };
 
 /// `shapes`: storage shapes of any training variant; only asked for what does not depend on them.
+/// `mix_samples`, `freezing`: as in CompileRequest. `bn_folded`: as in PlanConfig. Backward ends above the
+/// lowest parameter that trains.
 Wiring wire(const ArchPlan& arch, const Catalog& catalog, const std::vector<Shape>& shapes, DType dtype,
-            const Target& target);
+            const Target& target, bool mix_samples, bool bn_folded, const Freezing& freezing = {});
+
+/// "layer1.0.conv1.weight"
+inline std::string parameter_name(const OpInstance& op, const ParamSpec& spec) {
+  return spec.name.empty() ? op.name : op.name + '.' + spec.name;
+}
 
 /// The query of a call site for given storage shapes.
-OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, DType dtype, const Target& target);
+OpQuery instance_query(const OpInstance& op, const std::vector<Shape>& shapes, DType dtype,
+                       const Target& target);
 
-/// Appends the RANGE nodes that the configuration asks for.
-void append_range_nodes(ComputationGraph& graph, const CompileRequest& request, bool has_statistics);
+/// Whether a step needs norms of gradients, and on CUDA scratch for their sums.
+inline bool needs_norms(const CompileRequest& request) {
+  return request.clip_norm > 0.0 || is_lars(request.config.optimizer);
+}
+
+/// Appends the RANGE nodes that the configuration asks for. Needs parameters and statistics.
+void append_range_nodes(CompiledModel& model);
 
 }  // namespace tr

@@ -17,7 +17,10 @@ struct UnpackTask {
   void* data;             ///< likewise
   const int32_t* labels_from;
   int32_t* labels_to;
-  int64_t labels;  ///< 0: another launch copies them
+  int64_t labels;  ///< 0: another launch copies them, and the BatchMix
+  const BatchMix* mix_from;
+  BatchMix* mix_to;
+  int64_t samples, height_width, width;  ///< of a mixed batch
   int64_t num_pixels, channels, pixel_stride;
   int count;   ///< channels of this launch
   int groups;  ///< of adjoining elements in each pixel that this launch writes, padding included
@@ -81,11 +84,55 @@ __global__ void __launch_bounds__(THREADS) unpack_kernel(const __grid_constant__
   }
 }
 
+/// The arithmetic of mixed_pixel(), each operation rounded by itself.
+__device__ float blend(float own, float partner, float share) {
+  return __fadd_rn(__fmul_rn(1.0f - share, own), __fmul_rn(share, partner));
+}
+
+/// Likewise for batches that may be mixed: a pixel comes from the sample, from its partner, or from both.
+template <typename T>
+__global__ void __launch_bounds__(THREADS) unpack_mixed_kernel(const __grid_constant__ UnpackTask task) {
+  constexpr int N = WIDTH<T>;
+  __shared__ float table[MOST_CHANNELS * PIXEL_VALUES];
+  const BatchMix mix = *task.mix_from;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * THREADS;
+  for (int64_t i = thread; i < task.labels; i += stride) task.labels_to[i] = task.labels_from[i];
+  if (thread == 0 && task.labels > 0) *task.mix_to = mix;
+  fill_table(task, table);
+
+  for (int64_t item = thread; item < task.num_pixels * task.groups; item += stride) {
+    const int64_t pixel = item / task.groups, sample = pixel / task.height_width;
+    const int64_t place = pixel - sample * task.height_width, row = place / task.width;
+    const int channel = static_cast<int>(item - pixel * task.groups) * N;
+    const bool boxed = mix.has_box();
+    const bool of_partner = mix.mixes() && boxed && mix.in_box(row, place - row * task.width);
+    const bool of_both = mix.mixes() && !boxed;
+    const int64_t partner = (task.samples - 1 - sample) * task.height_width + place;
+    const uint8_t* own = task.pixels + (of_partner ? partner : pixel) * task.channels;
+    const uint8_t* other = task.pixels + partner * task.channels;
+    device::Pack<T, N> pack;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int c = channel + n;
+      float value = 0.0f;
+      if (c < task.count) {
+        value = table[c * PIXEL_VALUES + own[c]];
+        if (of_both) value = blend(value, table[c * PIXEL_VALUES + other[c]], mix.share);
+      }
+      pack.v[n] = device::from_float<T>(value);
+    }
+    device::store(static_cast<T*>(task.data) + pixel * task.pixel_stride + channel, pack);
+  }
+}
+
 template <typename T>
 void launch_group(const UnpackTask& task, cudaStream_t stream) {
   const unsigned blocks =
       device::blocks_for(std::max(task.num_pixels * task.groups, task.labels), 4 * THREADS, MOST_BLOCKS);
-  if (task.channels == 1)
+  if (task.mix_from != nullptr)
+    unpack_mixed_kernel<T><<<blocks, THREADS, 0, stream>>>(task);
+  else if (task.channels == 1)
     unpack_kernel<T, 1><<<blocks, THREADS, 0, stream>>>(task);
   else if (task.channels == 3)
     unpack_kernel<T, 3><<<blocks, THREADS, 0, stream>>>(task);
@@ -110,6 +157,11 @@ void launch_unpack_input(const RawBatch& raw, std::span<const float> mean, std::
       task.labels_from = reinterpret_cast<const int32_t*>(raw.data);
       task.labels_to = input.labels;
       task.labels = first == 0 ? raw.samples : 0;
+      task.mix_from = raw.mix;
+      task.mix_to = input.mix;
+      task.samples = raw.samples;
+      task.height_width = raw.height_width;
+      task.width = raw.width;
       task.num_pixels = raw.samples * raw.height_width;
       task.channels = raw.channels;
       task.pixel_stride = input.pixel_stride;

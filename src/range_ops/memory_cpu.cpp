@@ -7,6 +7,10 @@ namespace tr {
 
 Call bind_memory_cpu(const RangeBinding& binding) {
   const GraphNode& node = binding.node;
+  if (!node.tensors.empty())
+    return [base = binding.base, slots = resolve_slots(binding.plan, node.tensors)] {
+      for (const auto& [offset, bytes] : slots) std::memset(base + offset, 0, static_cast<size_t>(bytes));
+    };
   if (node.range_op == RangeOp::RANGE_CLEAR) {
     const auto [offset, bytes] = resolve_region_bounds(binding.plan, node.out.at(0));
     if (bytes == 0) return {};

@@ -10,17 +10,8 @@ FloatRange float_range(const RangeBinding& binding, const RegionRange& range) {
 }
 
 Call bind_range_cpu(const RangeBinding& binding) {
+  if (is_update(binding.node.range_op)) return bind_update_cpu(binding);
   switch (binding.node.range_op) {
-    case RangeOp::RANGE_UPDATE_BIAS_SGD:
-    case RangeOp::RANGE_UPDATE_BIAS_MOMENTUM:
-    case RangeOp::RANGE_UPDATE_BIAS_NESTEROV:
-    case RangeOp::RANGE_UPDATE_BIAS_ADAM:
-    case RangeOp::RANGE_UPDATE_WEIGHT_SGD:
-    case RangeOp::RANGE_UPDATE_WEIGHT_MOMENTUM:
-    case RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV:
-    case RangeOp::RANGE_UPDATE_WEIGHT_ADAM:
-    case RangeOp::RANGE_UPDATE_WEIGHT_ADAMW:
-      return bind_update_cpu(binding);
     case RangeOp::RANGE_CLEAR:
     case RangeOp::RANGE_D2D_COPY:
       return bind_memory_cpu(binding);
@@ -32,6 +23,18 @@ Call bind_range_cpu(const RangeBinding& binding) {
     case RangeOp::RANGE_ACCUM_METRICS:
     case RangeOp::RANGE_ADVANCE_SCALARS:
       return bind_watch_cpu(binding);
+    case RangeOp::RANGE_CLIP_NORM:
+      return bind_clip_cpu(binding);
+    case RangeOp::RANGE_TRUST_RATIOS:
+      return bind_trust_cpu(binding);
+    case RangeOp::RANGE_EMA_PARAM_UPDATE:
+    case RangeOp::RANGE_SEMA_SWITCH:
+      return bind_ema_cpu(binding);
+    case RangeOp::RANGE_GRAD_ACCUMULATE:
+    case RangeOp::RANGE_GRAD_AVERAGE:
+      return bind_accumulate_cpu(binding);
+    case RangeOp::RANGE_FOLD_BN:
+      return bind_fold_cpu(binding);
     default:
       break;
   }
@@ -51,6 +54,7 @@ Call bind_statistics(const CompiledModel& model, const MemoryPlan& plan,
   };
   std::vector<Layer> layers;
   for (const Statistics& statistics : model.statistics) {
+    if (statistics.frozen) continue;  // the same on every rank
     Layer layer{{}, {}, statistics.channels, static_cast<float>(statistics.momentum)};
     const auto at = [&](std::byte* base, TensorId id) {
       return reinterpret_cast<float*>(base + plan.tensor(id).offset);

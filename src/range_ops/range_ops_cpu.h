@@ -11,10 +11,11 @@ struct RangeBinding {
   const GraphNode& node;
   const CompiledModel& model;
   const MemoryPlan& plan;
-  std::byte* base;                ///< the rank's arena
-  TensorId from = NO_TENSOR;      ///< node.from for the input buffer in question
+  std::byte* base;            ///< the rank's arena
+  TensorId from = NO_TENSOR;  ///< node.from for the input buffer in question
 
-  float* scalar(BaselineId id) const { return reinterpret_cast<float*>(base + plan.tensor(id).offset); }
+  float* floats(TensorId id) const { return reinterpret_cast<float*>(base + plan.tensor(id).offset); }
+  float* scalar(BaselineId id) const { return floats(id); }
   int32_t* counter(BaselineId id) const { return reinterpret_cast<int32_t*>(base + plan.tensor(id).offset); }
 };
 
@@ -35,5 +36,10 @@ Call bind_update_cpu(const RangeBinding& binding);
 Call bind_memory_cpu(const RangeBinding& binding);
 Call bind_cast_cpu(const RangeBinding& binding);
 Call bind_watch_cpu(const RangeBinding& binding);
+Call bind_clip_cpu(const RangeBinding& binding);
+Call bind_trust_cpu(const RangeBinding& binding);
+Call bind_ema_cpu(const RangeBinding& binding);
+Call bind_accumulate_cpu(const RangeBinding& binding);
+Call bind_fold_cpu(const RangeBinding& binding);
 
 }  // namespace tr

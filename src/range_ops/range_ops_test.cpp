@@ -9,6 +9,7 @@
 
 #include "comm/all_reduce.h"
 #include "range_ops/range_ops_cpu.h"
+#include "range_ops/update_segments.h"
 
 namespace tr {
 namespace {
@@ -120,7 +121,9 @@ TEST(RangeUpdate, PaddingStaysZeroUnderEveryRule) {
       {OptimizerKind::MOMENTUM, RangeOp::RANGE_UPDATE_WEIGHT_MOMENTUM},
       {OptimizerKind::NESTEROV, RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV},
       {OptimizerKind::ADAM, RangeOp::RANGE_UPDATE_WEIGHT_ADAM},
-      {OptimizerKind::ADAMW, RangeOp::RANGE_UPDATE_WEIGHT_ADAMW}};
+      {OptimizerKind::ADAMW, RangeOp::RANGE_UPDATE_WEIGHT_ADAMW},
+      {OptimizerKind::LARS, RangeOp::RANGE_UPDATE_WEIGHT_LARS},
+      {OptimizerKind::LARS_NESTEROV, RangeOp::RANGE_UPDATE_WEIGHT_LARS_NESTEROV}};
   for (const auto& [kind, op] : rules) {
     Arena arena(Precision::FP32, kind);
     arena.scalar<float>(LEARNING_RATE) = 0.1f;
@@ -156,6 +159,39 @@ TEST(RangeUpdate, PaddingStaysZeroUnderEveryRule) {
     }
     EXPECT_EQ(changed, 5 * 3 * 3 * 3 + 3 * 5) << optimizer_name(kind);
   }
+}
+
+/// Elements that are left out lie between segments; what adjoins is one, but for trust ratios.
+TEST(UpdateSegments, CoverWhatIsNotExcluded) {
+  Arena arena(Precision::FP32, OptimizerKind::LARS);
+  const std::vector<Parameter>& parameters = arena.model.parameters;  // conv, conv's bias, bn, fc, fc's bias
+  const auto slot = [&](size_t p) {
+    return arena.plan().tensor(parameters.at(p).tensors.master).slot_bytes / 4;
+  };
+  ASSERT_EQ(parameters.size(), 6u);
+  GraphNode node;
+  node.kind = NodeKind::RANGE;
+  node.range_op = RangeOp::RANGE_UPDATE_WEIGHT_LARS;
+  node.in = {{Region::G_BN_BIAS, Region::G_DEEP_CONV}};
+  node.out = {{Region::W_BN_BIAS, Region::W_DEEP_CONV}};
+  const auto segments = [&] { return update_segments(node, arena.model, arena.plan()); };
+  int64_t all = 0;
+  for (size_t p = 0; p < parameters.size(); ++p) all += slot(p);
+  ASSERT_EQ(segments().size(), 1u);
+  EXPECT_EQ(segments()[0].elements, all);
+  node.excluded = {parameters[2].tensors.master};  // bn.weight is second, after bn.bias
+  ASSERT_EQ(segments().size(), 2u);
+  EXPECT_EQ(segments()[0].first, 0);
+  EXPECT_EQ(segments()[0].elements, slot(3));
+  EXPECT_EQ(segments()[1].first, slot(3) + slot(2));
+  EXPECT_EQ(segments()[1].elements, all - slot(2) - slot(3));
+  EXPECT_EQ(segments()[1].trust, NO_TENSOR);
+  node.in = {{Region::G_FC_WEIGHT, Region::G_DEEP_CONV}, {Region::N_FC_WEIGHT, Region::N_DEEP_CONV}};
+  node.out = {WEIGHTS};
+  ASSERT_EQ(segments().size(), 2u);  // fc, then the convolution
+  EXPECT_EQ(segments()[0].trust, parameters[4].tensors.norm);
+  EXPECT_EQ(segments()[1].trust, parameters[0].tensors.norm);
+  EXPECT_EQ(segments()[1].first, slot(4));
 }
 
 TEST(RangeMemory, ClearAndCopyKeepToTheirRange) {
@@ -197,6 +233,27 @@ TEST(RangeWatch, LossScaleHalvesToOneAndDoublesAfterTwoThousandCleanSteps) {
     }
   }
   EXPECT_EQ(arena.scalar<float>(LOSS_SCALE), 16.0f);
+}
+
+TEST(RangeWatch, LossScaleGrowsAsOftenAsAskedForOrNever) {
+  const RegionRange gradients{Region::G_BN_BIAS, Region::G_DEEP_CONV};
+  for (const int64_t growth_steps : {0, 3}) {
+    Arena arena(Precision::FP16, OptimizerKind::SGD);
+    arena.model.request.loss_scale_growth_steps = growth_steps;
+    arena.scalar<float>(LOSS_SCALE) = 8.0f;
+    std::vector<float> scales;
+    for (const bool overflow : {false, false, false, true, false, false, false}) {
+      arena.range(Region::G_FC_WEIGHT, Region::G_FC_WEIGHT)[1] =
+          overflow ? std::numeric_limits<float>::infinity() : 16.0f;
+      arena.run(RangeOp::RANGE_CHECK_NAN, {gradients}, {});
+      arena.run(RangeOp::RANGE_GRAD_SCALING, {}, {gradients});
+      scales.push_back(arena.scalar<float>(LOSS_SCALE));
+    }
+    const std::vector<float> want = growth_steps == 0
+                                        ? std::vector<float>(7, 8.0f)
+                                        : std::vector<float>{8.0f, 8.0f, 16.0f, 8.0f, 8.0f, 8.0f, 16.0f};
+    EXPECT_EQ(scales, want) << growth_steps;
+  }
 }
 
 /// Two ranks move their statistics by `momentum` towards their own halves of a batch; the result is what one

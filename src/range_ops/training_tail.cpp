@@ -40,8 +40,12 @@ bool fits_together(const TrainingTail& tail) {
     const RegionRange& cast = tail.gradient_cast->out.at(0);
     if (!reads(cast) || cast.first <= checked.first || cast.last != checked.last) return false;
   }
-  if (tail.scaling == nullptr) return true;
-  return same_regions(tail.scaling->out.at(0), checked) &&
+  if (tail.trust != nullptr && !same_regions(tail.trust->in.at(0), tail.updates[1]->in.at(0))) return false;
+  const auto takes_all = [&](const GraphNode* node) {
+    return node == nullptr || same_regions(node->out.at(0), checked);
+  };
+  if (!takes_all(tail.scaling) || !takes_all(tail.clip)) return false;
+  return (tail.scaling == nullptr && tail.clip == nullptr) ||
          std::ranges::all_of(tail.updates, [&](const GraphNode* u) { return covers(checked, u->in.at(0)); });
 }
 
@@ -51,10 +55,6 @@ bool same_regions(const RegionRange& a, const RegionRange& b) {
   return a.first == b.first && a.last == b.last;
 }
 
-bool is_update(RangeOp op) {
-  return op >= RangeOp::RANGE_UPDATE_BIAS_SGD && op <= RangeOp::RANGE_UPDATE_WEIGHT_ADAMW;
-}
-
 std::optional<TrainingTail> match_training_tail(std::span<const GraphNode* const> nodes) {
   Cursor cursor(nodes);
   TrainingTail tail;
@@ -62,8 +62,10 @@ std::optional<TrainingTail> match_training_tail(std::span<const GraphNode* const
   tail.check = cursor.take(RangeOp::RANGE_CHECK_NAN);
   if (tail.check == nullptr) return std::nullopt;
   tail.scaling = cursor.take(RangeOp::RANGE_GRAD_SCALING);
+  tail.clip = cursor.take(RangeOp::RANGE_CLIP_NORM);
   tail.advance = cursor.take(RangeOp::RANGE_ADVANCE_SCALARS);
   if (tail.advance == nullptr) return std::nullopt;
+  tail.trust = cursor.take(RangeOp::RANGE_TRUST_RATIOS);
   for (const GraphNode*& update : tail.updates) {
     update = cursor.take([](const GraphNode& node) { return is_update(node.range_op); });
     if (update == nullptr) return std::nullopt;
@@ -74,6 +76,7 @@ std::optional<TrainingTail> match_training_tail(std::span<const GraphNode* const
            std::ranges::any_of(tail.updates,
                                [&](const GraphNode* u) { return same_regions(u->out.at(0), node.in.at(0)); });
   });
+  tail.average = cursor.take(RangeOp::RANGE_EMA_PARAM_UPDATE);
   tail.statistics = cursor.take([](const GraphNode& node) {
     return node.range_op == RangeOp::RANGE_D2D_COPY && node.from == NO_TENSOR && node.only_when_clean;
   });

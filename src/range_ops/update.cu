@@ -36,7 +36,7 @@ __device__ Coefficients read_coefficients(const UpdateScalars& s) {
     k.epsilon = *s.epsilon;
     k.step = k.rate / *s.bias_correction1;
     k.root_correction = sqrtf(*s.bias_correction2);
-  } else if constexpr (RULE != UpdateRule::SGD) {
+  } else if constexpr (has_first_moment(RULE)) {
     k.momentum = *s.momentum;
   }
   return k;
@@ -46,8 +46,16 @@ __device__ Coefficients read_coefficients(const UpdateScalars& s) {
 template <UpdateRule RULE>
 __device__ void update_element(const Coefficients& k, float decay, bool decoupled, float gradient, float& w,
                                float& m, float& v) {
+  if (RULE != UpdateRule::ADAM && decoupled) {
+    w = __fmul_rn(w, 1.0f - k.rate * decay);
+    decay = 0.0f;
+  }
   if constexpr (RULE == UpdateRule::SGD) {
     w -= k.rate * (gradient + decay * w);
+  } else if constexpr (RULE == UpdateRule::LARS || RULE == UpdateRule::LARS_NESTEROV) {
+    const float update = k.rate * (gradient + decay * w);
+    m = k.momentum * m + update;
+    w -= RULE == UpdateRule::LARS_NESTEROV ? update + k.momentum * m : m;
   } else if constexpr (RULE == UpdateRule::ADAM) {
     const float shrunk = w * (decoupled ? 1.0f - k.rate * decay : 1.0f);
     const float g = gradient + (decoupled ? 0.0f : decay) * shrunk;
@@ -90,13 +98,16 @@ __device__ void update_pack(const UpdateBlock& block, int64_t i, const Coefficie
 }
 
 template <UpdateRule RULE, typename T>
-__device__ void update_chunk(const UpdateBlock& block, int64_t chunk, const Coefficients& k) {
+__device__ void update_chunk(const UpdateTask& task, const UpdatedSegment& segment, int64_t chunk,
+                             Coefficients k) {
   const int64_t i = chunk * ELEMENTS_PER_CHUNK + threadIdx.x * PACK;
-  if (i >= block.elements) return;
+  if (i >= segment.elements) return;
+  const UpdateBlock& block = task.blocks[segment.block];
+  if (segment.trust != nullptr) k.rate *= *segment.trust;
   if (block.gradients_16bit)
-    update_pack<RULE, T, T>(block, i, k);
+    update_pack<RULE, T, T>(block, segment.first + i, k);
   else
-    update_pack<RULE, float, T>(block, i, k);
+    update_pack<RULE, float, T>(block, segment.first + i, k);
 }
 
 __device__ void copy_chunk(const CopiedRange& copy, int64_t chunk, bool clean) {
@@ -116,8 +127,8 @@ __device__ void add_metrics(const MetricSums& metrics) {
     *metrics.sums[threadIdx.x] += *metrics.means[threadIdx.x] * static_cast<float>(counted);
 }
 
-__host__ __device__ int64_t chunks_of(const UpdateBlock& block) {
-  return (block.elements + ELEMENTS_PER_CHUNK - 1) / ELEMENTS_PER_CHUNK;
+__host__ __device__ int64_t chunks_of(const UpdatedSegment& segment) {
+  return (segment.elements + ELEMENTS_PER_CHUNK - 1) / ELEMENTS_PER_CHUNK;
 }
 __host__ __device__ int64_t chunks_of(const CopiedRange& copy) {
   return (copy.bytes + BYTES_PER_CHUNK - 1) / BYTES_PER_CHUNK;
@@ -131,21 +142,21 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
   if (worker < 0) return add_metrics(task.metrics);
   const Coefficients k = read_coefficients<RULE>(task.scalars);
   const int workers = static_cast<int>(gridDim.x) - metrics_blocks;
-  const int64_t end0 = chunks_of(task.blocks[0]), end1 = end0 + chunks_of(task.blocks[1]),
-                end = end1 + chunks_of(task.copy);
-  for (int64_t chunk = worker; chunk < end; chunk += workers) {
-    if (chunk < end0)
-      update_chunk<RULE, T>(task.blocks[0], chunk, k);
-    else if (chunk < end1)
-      update_chunk<RULE, T>(task.blocks[1], chunk - end0, k);
-    else
-      copy_chunk(task.copy, chunk - end1, k.clean);
+  int64_t chunk = worker, begin = 0;
+  for (int s = 0; s < task.num_segments; ++s) {
+    const UpdatedSegment& segment = task.segments[s];
+    const int64_t end = begin + chunks_of(segment);
+    for (; chunk < end; chunk += workers) update_chunk<RULE, T>(task, segment, chunk - begin, k);
+    begin = end;
   }
+  const int64_t end = begin + chunks_of(task.copy);
+  for (; chunk < end; chunk += workers) copy_chunk(task.copy, chunk - begin, k.clean);
 }
 
 template <UpdateRule RULE>
 void launch_rule(const UpdateTask& task, cudaStream_t stream) {
-  const int64_t chunks = chunks_of(task.blocks[0]) + chunks_of(task.blocks[1]) + chunks_of(task.copy);
+  int64_t chunks = chunks_of(task.copy);
+  for (int s = 0; s < task.num_segments; ++s) chunks += chunks_of(task.segments[s]);
   const int64_t workers = chunks < MOST_WORKERS ? chunks : MOST_WORKERS;
   const auto blocks = static_cast<unsigned>(workers + (task.metrics.labels != nullptr ? 1 : 0));
   if (blocks == 0) return;
@@ -166,6 +177,10 @@ void launch_update(const UpdateTask& task, cudaStream_t stream) {
       return launch_rule<UpdateRule::NESTEROV>(task, stream);
     case UpdateRule::ADAM:
       return launch_rule<UpdateRule::ADAM>(task, stream);
+    case UpdateRule::LARS:
+      return launch_rule<UpdateRule::LARS>(task, stream);
+    case UpdateRule::LARS_NESTEROV:
+      return launch_rule<UpdateRule::LARS_NESTEROV>(task, stream);
   }
 }
 

@@ -1,9 +1,12 @@
-// The optimizers: one loop over a whole block of parameters. The mathematics is PyTorch's to the letter
-// (torch.optim.SGD, Adam, AdamW). Slot padding holds zeros and stays zero under every rule.
+// The optimizers: one loop over a whole block of parameters, or over each part of it that trains. The
+// mathematics is PyTorch's to the letter (torch.optim.SGD, Adam, AdamW), and for LARS that of MLPerf's
+// reference (lars_optimizer.py of its ResNet in TensorFlow): the momentum holds updates that the learning
+// rate has scaled. Slot padding holds zeros and stays zero under every rule.
 #include <cmath>
 
 #include "core/parallel.h"
 #include "range_ops/range_ops_cpu.h"
+#include "range_ops/update_segments.h"
 
 namespace tr {
 
@@ -15,11 +18,21 @@ struct Block {
   float* m = nullptr;
   float* v = nullptr;
   int64_t elements = 0;
+  const float* trust = nullptr;  ///< LARS: of the block, a tensor then; null: 1
 };
 
 struct Scalars {
   const float *learning_rate, *momentum, *weight_decay, *beta1, *beta2, *epsilon, *correction1, *correction2;
 };
+
+/// Decay of the weights themselves, before a step that has none.
+void shrink(const Block& b, const Scalars& s) {
+  const float factor = 1.0f - *s.learning_rate * *s.weight_decay;
+  parallel_pieces(b.elements, [=](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) b.w[i] *= factor;
+  });
+}
 
 void sgd(const Block& b, const Scalars& s, bool decays) {
   const float lr = *s.learning_rate, decay = decays ? *s.weight_decay : 0.0f;
@@ -38,6 +51,20 @@ void momentum(const Block& b, const Scalars& s, bool decays, bool nesterov) {
       const float velocity = mu * b.m[i] + g;
       b.m[i] = velocity;
       b.w[i] -= lr * (nesterov ? g + mu * velocity : velocity);
+    }
+  });
+}
+
+void lars(const Block& b, const Scalars& s, bool decays, bool nesterov) {
+  const float mu = *s.momentum, decay = decays ? *s.weight_decay : 0.0f;
+  const float rate = *s.learning_rate * (b.trust != nullptr ? *b.trust : 1.0f);
+  parallel_pieces(b.elements, [=](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) {
+      const float update = rate * (b.g[i] + decay * b.w[i]);
+      const float velocity = mu * b.m[i] + update;
+      b.m[i] = velocity;
+      b.w[i] -= nesterov ? update + mu * velocity : velocity;
     }
   });
 }
@@ -66,11 +93,21 @@ void adam(const Block& b, const Scalars& s, bool decays, bool decoupled) {
 
 Call bind_update_cpu(const RangeBinding& binding) {
   const GraphNode& node = binding.node;
-  const FloatRange gradients = float_range(binding, node.in.at(0)),
-                   weights = float_range(binding, node.out.at(0));
-  if (weights.elements == 0) return {};
-  Block block{weights.data, gradients.data, nullptr, nullptr, weights.elements};
-  const auto moment = [&](size_t index) { return float_range(binding, node.out.at(index)).data; };
+  const RangeOp op = node.range_op;
+  const auto range = [&](const std::vector<RegionRange>& ranges, size_t index) {
+    return index < ranges.size() ? float_range(binding, ranges[index]).data : nullptr;
+  };
+  const float* gradients = range(node.in, 0);
+  float *weights = range(node.out, 0), *first_moment = range(node.out, 1),
+        *second_moment = range(node.out, 2);
+  std::vector<Block> blocks;
+  for (const UpdateSegment& segment : update_segments(node, binding.model, binding.plan)) {
+    const auto from = [&](auto* data) { return data == nullptr ? nullptr : data + segment.first; };
+    blocks.push_back({from(weights), from(gradients), from(first_moment), from(second_moment),
+                      segment.elements,
+                      segment.trust == NO_TENSOR ? nullptr : binding.floats(segment.trust)});
+  }
+  if (blocks.empty()) return {};
   const Scalars scalars{binding.scalar(LEARNING_RATE),
                         binding.scalar(MOMENTUM),
                         binding.scalar(WEIGHT_DECAY),
@@ -80,35 +117,35 @@ Call bind_update_cpu(const RangeBinding& binding) {
                         binding.scalar(BIAS_CORRECTION1),
                         binding.scalar(BIAS_CORRECTION2)};
   const int32_t* nan_flag = binding.counter(NAN_FLAG);
-  const auto when_clean = [nan_flag](auto update) -> Call {
-    return [nan_flag, update] {
-      if (*nan_flag == 0) update();
+  const bool decays = op >= RangeOp::RANGE_UPDATE_WEIGHT_SGD, shrinks = decays && node.decoupled_decay;
+  const auto when_clean = [&](auto update) -> Call {
+    return [nan_flag, shrinks, scalars, update, blocks = std::move(blocks)] {
+      if (*nan_flag != 0) return;
+      for (const Block& block : blocks) {
+        if (shrinks) shrink(block, scalars);
+        update(block);
+      }
     };
   };
-  const RangeOp op = node.range_op;
   switch (op) {
     case RangeOp::RANGE_UPDATE_BIAS_SGD:
-    case RangeOp::RANGE_UPDATE_WEIGHT_SGD: {
-      const bool decays = op == RangeOp::RANGE_UPDATE_WEIGHT_SGD;
-      return when_clean([=] { sgd(block, scalars, decays); });
-    }
+    case RangeOp::RANGE_UPDATE_WEIGHT_SGD:
+      return when_clean([=](const Block& block) { sgd(block, scalars, decays && !shrinks); });
     case RangeOp::RANGE_UPDATE_BIAS_MOMENTUM:
     case RangeOp::RANGE_UPDATE_WEIGHT_MOMENTUM:
+      return when_clean([=](const Block& block) { momentum(block, scalars, decays && !shrinks, false); });
     case RangeOp::RANGE_UPDATE_BIAS_NESTEROV:
-    case RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV: {
-      block.m = moment(1);
-      const bool decays =
-          op == RangeOp::RANGE_UPDATE_WEIGHT_MOMENTUM || op == RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV;
-      const bool nesterov =
-          op == RangeOp::RANGE_UPDATE_BIAS_NESTEROV || op == RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV;
-      return when_clean([=] { momentum(block, scalars, decays, nesterov); });
-    }
+    case RangeOp::RANGE_UPDATE_WEIGHT_NESTEROV:
+      return when_clean([=](const Block& block) { momentum(block, scalars, decays && !shrinks, true); });
+    case RangeOp::RANGE_UPDATE_BIAS_LARS:
+    case RangeOp::RANGE_UPDATE_WEIGHT_LARS:
+      return when_clean([=](const Block& block) { lars(block, scalars, decays, false); });
+    case RangeOp::RANGE_UPDATE_BIAS_LARS_NESTEROV:
+    case RangeOp::RANGE_UPDATE_WEIGHT_LARS_NESTEROV:
+      return when_clean([=](const Block& block) { lars(block, scalars, decays, true); });
     default: {
-      block.m = moment(1);
-      block.v = moment(2);
-      const bool decays = op != RangeOp::RANGE_UPDATE_BIAS_ADAM,
-                 decoupled = op == RangeOp::RANGE_UPDATE_WEIGHT_ADAMW;
-      return when_clean([=] { adam(block, scalars, decays, decoupled); });
+      const bool decoupled = op == RangeOp::RANGE_UPDATE_WEIGHT_ADAMW;
+      return when_clean([=](const Block& block) { adam(block, scalars, decays, decoupled); });
     }
   }
 }

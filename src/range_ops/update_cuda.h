@@ -12,10 +12,9 @@
 namespace tr {
 
 /// Adam and AdamW differ in where the decay goes only.
-enum class UpdateRule : uint8_t { SGD, MOMENTUM, NESTEROV, ADAM };
+enum class UpdateRule : uint8_t { SGD, MOMENTUM, NESTEROV, ADAM, LARS, LARS_NESTEROV };
 
-/// One block of parameters with its twins, slot padding included. Everything is aligned to 16 bytes,
-/// `elements` is a multiple of 4.
+/// One block of parameters with its twins, slot padding included. Everything is aligned to 16 bytes.
 struct UpdateBlock {
   float* weights = nullptr;
   const void* gradients = nullptr;  ///< FP32, or in the 16-bit type
@@ -23,9 +22,15 @@ struct UpdateBlock {
   float* first_moment = nullptr;   ///< where the rule has one
   float* second_moment = nullptr;  ///< likewise
   void* copy = nullptr;            ///< receives the new weights in the 16-bit type; null: none
-  int64_t elements = 0;
   bool decays = false;
   bool decoupled = false;  ///< AdamW's decay of the weight instead of a decay added to the gradient
+};
+
+/// Elements [first, first + elements) of a block, both multiples of 4: what is changed.
+struct UpdatedSegment {
+  int block = 0;
+  int64_t first = 0, elements = 0;
+  const float* trust = nullptr;  ///< LARS: factor of the learning rate; null: 1
 };
 
 struct UpdateScalars {
@@ -58,10 +63,12 @@ struct MetricSums {
 };
 
 struct UpdateTask {
-  static constexpr int MOST_BLOCKS = 2;
+  static constexpr int MOST_BLOCKS = 2, MOST_SEGMENTS = 48;
   UpdateRule rule = UpdateRule::SGD;
   DType compute_dtype = DType::FP32;  ///< of copies and 16-bit gradients; FP32 where there are none
   UpdateBlock blocks[MOST_BLOCKS];
+  UpdatedSegment segments[MOST_SEGMENTS];
+  int num_segments = 0;
   CopiedRange copy;
   MetricSums metrics;
   UpdateScalars scalars;

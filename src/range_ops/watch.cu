@@ -10,7 +10,6 @@ constexpr int THREADS = 512;
 /// Enough to keep the memory of the largest card busy; few, since each ends with an atomic on one address.
 constexpr int MOST_BLOCKS = 264;
 constexpr int LOADS = 4;  ///< in flight per thread
-constexpr int32_t GROWTH_INTERVAL = 2000;
 /// The counter holds blocks that have ended in its low half, and blocks that found something in its high
 /// half.
 constexpr int32_t FOUND = 1 << 16;
@@ -75,12 +74,12 @@ __device__ void adapt_scale(const WatchScalars& s, bool nan) {
   const float scale = *s.loss_scale;
   if (s.gradient_factor != nullptr) *s.gradient_factor = 1.0f / scale;
   if (nan) {
-    *s.loss_scale = fmaxf(scale * 0.5f, 1.0f);
+    if (s.growth_steps > 0) *s.loss_scale = fmaxf(scale * 0.5f, 1.0f);
     *s.clean_steps = 0;
     return;
   }
   const int32_t clean_steps = *s.clean_steps + 1;
-  const bool grows = clean_steps == GROWTH_INTERVAL;
+  const bool grows = s.growth_steps > 0 && clean_steps >= s.growth_steps;
   *s.clean_steps = grows ? 0 : clean_steps;
   // Doubling stops where the scale itself would overflow.
   if (grows) *s.loss_scale = fminf(scale * 2.0f, std::numeric_limits<float>::max() / 2.0f);

@@ -38,14 +38,14 @@ Call bind_check_nan(const RangeBinding& binding) {
 
 /// Takes the scale out of the gradients of a clean step, then adapts it.
 Call bind_grad_scaling(const RangeBinding& binding) {
-  constexpr int32_t GROWTH_INTERVAL = 2000;
   const FloatRange gradients = float_range(binding, binding.node.out.at(0));
   const int32_t* flag = binding.counter(NAN_FLAG);
   float* scale = binding.scalar(LOSS_SCALE);
   int32_t* clean_steps = binding.counter(CLEAN_STEPS);
+  const auto growth_steps = static_cast<int32_t>(binding.model.request.loss_scale_growth_steps);
   return [=] {
     if (*flag != 0) {
-      *scale = std::max(*scale * 0.5f, 1.0f);
+      if (growth_steps > 0) *scale = std::max(*scale * 0.5f, 1.0f);
       *clean_steps = 0;
       return;
     }
@@ -54,7 +54,8 @@ Call bind_grad_scaling(const RangeBinding& binding) {
 #pragma omp simd
       for (int64_t i = first; i < last; ++i) gradients.data[i] *= unscale;
     });
-    if (++*clean_steps == GROWTH_INTERVAL) {
+    ++*clean_steps;
+    if (growth_steps > 0 && *clean_steps >= growth_steps) {
       // Doubling stops where the scale itself would overflow.
       *scale = std::min(*scale * 2.0f, std::numeric_limits<float>::max() / 2.0f);
       *clean_steps = 0;
@@ -85,8 +86,9 @@ Call bind_advance(const RangeBinding& binding) {
 
 /// Sums over samples: this step's means times the samples that count (label ≥ 0).
 Call bind_accumulate(const RangeBinding& binding) {
-  const int32_t* labels = binding.counter(LABEL);
-  const int64_t samples = binding.plan.tensor(LABEL).shape.n();
+  const DTensor& given = binding.plan.tensor(binding.from);
+  const auto* labels = reinterpret_cast<const int32_t*>(binding.base + given.offset);
+  const int64_t samples = given.shape.n();
   const float *loss = binding.scalar(LOSS), *top1 = binding.scalar(TOP1), *top5 = binding.scalar(TOP5);
   float *loss_sum = binding.scalar(LOSS_SUM), *top1_sum = binding.scalar(TOP1_SUM),
         *top5_sum = binding.scalar(TOP5_SUM);

@@ -22,6 +22,7 @@ struct WatchScalars {
   int32_t* nan_flag = nullptr;
   float* loss_scale = nullptr;
   int32_t* clean_steps = nullptr;
+  int32_t growth_steps = 0;  ///< clean steps until the scale doubles; 0: it never changes
   float* gradient_factor =
       nullptr;  ///< receives 1 / the loss scale in force; null: gradients are unscaled in place
   int32_t* step = nullptr;

@@ -41,7 +41,7 @@ void AtomicFile::commit() {
   close_file();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
   committed_ = true;
-  sync_folder();
+  flush_folder(path_.parent_path());
 }
 
 void AtomicFile::close_file() {
@@ -50,12 +50,15 @@ void AtomicFile::close_file() {
   if (result != 0) fail(errno);
 }
 
-void AtomicFile::sync_folder() const {
-  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void flush_folder(const std::filesystem::path& folder) {
+  const auto fail = [&](int code) {
+    throw Error(ErrorKind::IoError,
+                cat(folder.string(), ": cannot be flushed: ", std::generic_category().message(code)));
+  };
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
     if (errno == EACCES) return;  // a folder that may be written but not read cannot be flushed
-    fail(errno);
+    return fail(errno);
   }
   const int code = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);

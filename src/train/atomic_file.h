@@ -26,11 +26,13 @@ class AtomicFile {
  private:
   [[noreturn]] void fail(int code) const;
   void close_file();
-  void sync_folder() const;
 
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
   bool committed_ = false;
 };
+
+/// Brings names made, replaced or removed in a folder to disk. IoError names it and the system's reason.
+void flush_folder(const std::filesystem::path& folder);
 
 }  // namespace tr

@@ -54,7 +54,9 @@ std::vector<float> initial_values(const Parameter& parameter, InitScheme scheme,
   const ParamSpec& spec = parameter.spec;
   std::vector<float> values(static_cast<size_t>(spec.shape.numel()), 0.0f);
   if (spec.init == InitKind::ONES) values.assign(values.size(), 1.0f);
-  if (spec.init == InitKind::ONES || spec.init == InitKind::ZEROS) return values;
+  if (spec.init == InitKind::CONSTANT) values.assign(values.size(), static_cast<float>(spec.init_value));
+  if (spec.init == InitKind::ONES || spec.init == InitKind::ZEROS || spec.init == InitKind::CONSTANT)
+    return values;
   const Stream stream(seed, parameter.name);
   const auto fan_in = static_cast<double>(spec.fan_in), fan_out = static_cast<double>(spec.fan_out);
   if (scheme == InitScheme::PYTORCH) stream.uniform(values, 1.0 / std::sqrt(fan_in));
@@ -79,8 +81,11 @@ void initialize(Context& context, const Recipe& recipe) {
     put(id, &number, sizeof number);
   };
 
-  for (const Parameter& parameter : model.parameters)
-    put_all(parameter.tensors.master, initial_values(parameter, recipe.train.init, recipe.train.seed));
+  for (const Parameter& parameter : model.parameters) {
+    const std::vector<float> values = initial_values(parameter, recipe.train.init, recipe.train.seed);
+    for (const TensorId id : {parameter.tensors.master, parameter.tensors.ema})
+      if (id != NO_TENSOR) put_all(id, values);
+  }
   for (const Statistics& statistics : model.statistics) {
     const std::vector<float> ones(static_cast<size_t>(statistics.channels), 1.0f);
     put_all(statistics.tensors.prev_var, ones);
@@ -88,7 +93,7 @@ void initialize(Context& context, const Recipe& recipe) {
   }
 
   put_number(LEARNING_RATE, model.request.schedule.at(0));
-  put_number(LOSS_SCALE, recipe.precision == Precision::FP16 ? 65536.0 : 1.0);
+  put_number(LOSS_SCALE, recipe.precision == Precision::FP16 ? recipe.train.loss_scale : 1.0);
   put_number(LABEL_SMOOTHING, recipe.train.label_smoothing);
   const auto batch = [&](Variant variant) {
     return static_cast<double>(model.plan(variant).tensor(LABEL).shape.n());
@@ -101,6 +106,7 @@ void initialize(Context& context, const Recipe& recipe) {
   put_number(BETA1, recipe.optimizer.beta1);
   put_number(BETA2, recipe.optimizer.beta2);
   put_number(EPSILON, recipe.optimizer.epsilon);
+  put_number(TRUST_COEFFICIENT, recipe.optimizer.trust_coefficient);
   put_number(BIAS_CORRECTION1, 1.0 - recipe.optimizer.beta1);
   put_number(BIAS_CORRECTION2, 1.0 - recipe.optimizer.beta2);
   // Ranks see other samples, so they drop other elements.

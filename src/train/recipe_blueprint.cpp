@@ -1,6 +1,7 @@
 #include "train/recipe_blueprint.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <set>
 
@@ -42,6 +43,7 @@ void check_sibling_names(const BluePrint& parent, Mistakes& mistakes) {
   for (size_t i = 0; i < parent.children.size(); ++i) {
     const BluePrint& child = parent.children[i];
     const std::string name = child.name.empty() ? std::to_string(i) : child.name;
+    if (name == NO_LEVEL) continue;  // named among its parent's, which the compiler checks
     if (!seen.insert(name).second)
       mistakes.add(child.where, cat("two layers side by side are called '", name, "'; rename one"));
   }
@@ -60,12 +62,13 @@ BluePrint read_sequence(const YamlTree& list, Mistakes& mistakes) {
   return sequence;
 }
 
-/// The keys of a block (`seq`, `repeat`, `residual`), each at most once; null where absent.
+/// The keys of a block (`seq`, `repeat`, `residual`, `branches`), each at most once; null where absent.
 struct BlockKeys {
   const YamlTree* name = nullptr;
   const YamlTree* layers = nullptr;
   const YamlTree* times = nullptr;
   const YamlTree* projection = nullptr;
+  const YamlTree* join = nullptr;
 };
 
 BlockKeys read_block_keys(const YamlTree& block, const std::vector<std::string>& known, Mistakes& mistakes) {
@@ -84,6 +87,7 @@ BlockKeys read_block_keys(const YamlTree& block, const std::vector<std::string>&
   keys.layers = block.find("layers");
   keys.times = block.find("times");
   keys.projection = block.find("projection");
+  keys.join = block.find("join");
   if (keys.layers == nullptr) mistakes.add(block.place, cat(block.key, ": the key layers is missing"));
   return keys;
 }
@@ -137,6 +141,19 @@ BluePrint parse_residual(const YamlTree& block, Mistakes& mistakes) {
   return residual(std::move(body), std::move(projection));
 }
 
+BluePrint parse_branches(const YamlTree& block, Mistakes& mistakes) {
+  const BlockKeys keys = read_block_keys(block, {"name", "join", "layers"}, mistakes);
+  if (keys.layers == nullptr) return {};
+  std::vector<BluePrint> children = read_sequence(*keys.layers, mistakes).children;
+  if (children.empty()) return {};
+  if (keys.join == nullptr) return branches("concat", std::move(children));
+  if (keys.join->kind == Kind::SCALAR && !keys.join->scalar.empty())
+    return branches(keys.join->scalar, std::move(children));
+  mistakes.add(keys.join->place,
+               cat("branches: join is ", describe(*keys.join), ", expected an operator such as concat"));
+  return {};
+}
+
 BluePrint parse_operator(const YamlTree& entry, Mistakes& mistakes) {
   BluePrint layer = op(entry.key);
   switch (entry.kind) {
@@ -184,6 +201,8 @@ BluePrint parse_layer(const YamlTree& item, Mistakes& mistakes) {
     layer = parse_repeat(entry, mistakes);
   else if (entry.key == "residual")
     layer = parse_residual(entry, mistakes);
+  else if (entry.key == "branches")
+    layer = parse_branches(entry, mistakes);
   else
     layer = parse_operator(entry, mistakes);
   layer.where = item.place;
@@ -213,6 +232,11 @@ bool is_positional(const Attributes& attrs) {
   return true;
 }
 
+std::string_view block_name(BluePrint::Kind kind) {
+  constexpr std::array<std::string_view, 4> NAMES{"", "seq", "residual", "branches"};
+  return NAMES.at(static_cast<size_t>(kind));
+}
+
 YamlTree write_layer(const BluePrint& layer) {
   const bool is_op = layer.kind == BluePrint::Kind::OP;
   const auto& items = layer.attrs.items();
@@ -225,14 +249,16 @@ YamlTree write_layer(const BluePrint& layer) {
   } else {
     if (!layer.name.empty()) value.set("name", yaml_text(layer.name));
     for (const auto& [name, attribute] : items) value.set(name, write_attribute(attribute));
-    if (layer.kind == BluePrint::Kind::SEQ) value.set("layers", write_list(layer.children));
+    if (layer.kind == BluePrint::Kind::BRANCHES) value.set("join", yaml_text(layer.op));
+    if (layer.kind == BluePrint::Kind::SEQ || layer.kind == BluePrint::Kind::BRANCHES)
+      value.set("layers", write_list(layer.children));
     if (layer.kind == BluePrint::Kind::RESIDUAL) {
       value.set("layers", write_body(layer.children.at(0)));
       if (layer.children.size() > 1) value.set("projection", write_body(layer.children[1]));
     }
   }
   YamlTree item = yaml_map();
-  item.set(is_op ? layer.op : layer.kind == BluePrint::Kind::SEQ ? "seq" : "residual", std::move(value));
+  item.set(is_op ? layer.op : std::string(block_name(layer.kind)), std::move(value));
   return item;
 }
 

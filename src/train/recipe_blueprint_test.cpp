@@ -75,6 +75,31 @@ TEST(RecipeBlueprint, AResidualBlocksProjectionMayHaveAName) {
   EXPECT_EQ(parse_recipe(recipe_to_yaml(recipe), "again"), recipe) << recipe_to_yaml(recipe);
 }
 
+TEST(RecipeBlueprint, Branches) {
+  const Recipe recipe = parse(R"(
+  layers:
+    - branches: {name: cell, layers: [identity, {seq: {name: '.', layers: [{conv: {name: c, out_channels: 8, kernel: 1}}]}}]}
+    - branches:
+        join: channel_scale
+        layers:
+          - identity
+          - seq: [gap, {conv: [8, 1]}, sigmoid]
+)");
+  const BluePrint c = named("c", op("conv", {{"out_channels", int64_t{8}}, {"kernel", int64_t{1}}}));
+  const BluePrint conv1 = op("conv", {{"#0", int64_t{8}}, {"#1", int64_t{1}}});
+  EXPECT_EQ(recipe.model.layers, seq(named("cell", branches("concat", {identity(), without_level(seq(c))})),
+                                     branches("channel_scale", {identity(), seq(gap(), conv1, sigmoid())})));
+  EXPECT_EQ(parse_recipe(recipe_to_yaml(recipe), "again"), recipe) << recipe_to_yaml(recipe);
+
+  EXPECT_EQ(error_of("  - branches: {join: [a], layers: [relu]}\n  - branches: {join: add}\n"
+                     "  - branches: {layers: [relu], jion: add}\n"),
+            "r.yaml:3: branches: join is a list, expected an operator such as concat\n"
+            "r.yaml:4: branches: the key layers is missing\n"
+            "r.yaml:5: unknown key 'jion' of branches; did you mean 'join'?");
+  EXPECT_EQ(error_of("  - branches: {layers: [fc: {name: a}, fc: {name: a}]}\n"),
+            "r.yaml:3: two layers side by side are called 'a'; rename one");
+}
+
 TEST(RecipeBlueprint, MistakesNameTheirPlace) {
   EXPECT_EQ(
       error_of("  - conv: {kernel: [3, 3]}\n  - 5: 1\n    bn: 2\n  - repeat: {times: 0, layers: [relu]}\n"

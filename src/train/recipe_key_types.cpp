@@ -85,6 +85,28 @@ RecipeKey text_key(std::string key, Member<std::string> member, std::string help
   return entry;
 }
 
+RecipeKey texts_key(std::string key, Member<std::vector<std::string>> member, std::string help) {
+  RecipeKey entry = make_key(std::move(key), "text or list of texts", std::move(help));
+  entry.read = [name = entry.key, member](const YamlTree& value, Recipe& recipe, Mistakes& mistakes) {
+    std::vector<std::string> texts;
+    const size_t before = mistakes.count();
+    const bool is_list = value.kind == YamlTree::Kind::LIST;
+    for (const YamlTree& item : is_list ? value.children : std::vector<YamlTree>{value}) {
+      if (item.kind == YamlTree::Kind::SCALAR)
+        texts.push_back(item.scalar);
+      else
+        add_type_mistake(name, is_list ? "a list of texts" : "a text or a list of texts", item, mistakes);
+    }
+    if (mistakes.count() == before) member(recipe) = texts;
+  };
+  entry.write = [member](Recipe& recipe) {
+    YamlTree list = yaml_list();
+    for (const std::string& text : member(recipe)) list.children.push_back(yaml_text(text));
+    return list;
+  };
+  return entry;
+}
+
 RecipeKey path_key(std::string key, Member<std::filesystem::path> member, std::string help) {
   RecipeKey entry = make_key(std::move(key), "path", std::move(help));
   entry.read = [name = entry.key, member](const YamlTree& value, Recipe& recipe, Mistakes& mistakes) {
@@ -111,7 +133,8 @@ RecipeKey seed_key(std::string key, Member<uint64_t> member, std::string help) {
 }
 
 RecipeKey number_key(std::string key, Member<double> member, const NumberRange& range, std::string help) {
-  RecipeKey entry = make_key(std::move(key), cat("number ", range.str()), std::move(help));
+  const std::string bounds = range.str();
+  RecipeKey entry = make_key(std::move(key), bounds.empty() ? "number" : "number " + bounds, std::move(help));
   entry.read = [name = entry.key, member](const YamlTree& value, Recipe& recipe, Mistakes& mistakes) {
     if (const auto number = bare_number(value))
       member(recipe) = *number;
@@ -121,6 +144,22 @@ RecipeKey number_key(std::string key, Member<double> member, const NumberRange& 
   entry.write = [member](Recipe& recipe) { return write_attribute(member(recipe)); };
   entry.check = [name = entry.key, member, range](Recipe& recipe) {
     return range_mistake(name, member(recipe), range);
+  };
+  return entry;
+}
+
+RecipeKey optional_number_key(std::string key, Member<std::optional<double>> member, const NumberRange& range,
+                              std::string help) {
+  RecipeKey entry = make_key(std::move(key), cat("number ", range.str()), std::move(help));
+  entry.read = [name = entry.key, member](const YamlTree& value, Recipe& recipe, Mistakes& mistakes) {
+    member(recipe) = bare_number(value);
+    if (!member(recipe)) add_type_mistake(name, "a number", value, mistakes);
+  };
+  entry.write = [member](Recipe& recipe) {
+    return member(recipe) ? write_attribute(*member(recipe)) : YamlTree{};
+  };
+  entry.check = [name = entry.key, member, range](Recipe& recipe) {
+    return member(recipe) ? range_mistake(name, *member(recipe), range) : std::string();
   };
   return entry;
 }

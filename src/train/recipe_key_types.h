@@ -30,9 +30,14 @@ struct NumberRange {
 
 RecipeKey flag_key(std::string key, Member<bool> member, std::string help);
 RecipeKey text_key(std::string key, Member<std::string> member, std::string help);
+/// A text, or a list of them.
+RecipeKey texts_key(std::string key, Member<std::vector<std::string>> member, std::string help);
 RecipeKey path_key(std::string key, Member<std::filesystem::path> member, std::string help);
 RecipeKey seed_key(std::string key, Member<uint64_t> member, std::string help);
 RecipeKey number_key(std::string key, Member<double> member, const NumberRange& range, std::string help);
+/// Nothing while the key is not given.
+RecipeKey optional_number_key(std::string key, Member<std::optional<double>> member, const NumberRange& range,
+                              std::string help);
 /// A number, or a list of them.
 RecipeKey numbers_key(std::string key, Member<std::vector<double>> member, const NumberRange& range,
                       std::string help);

@@ -66,9 +66,9 @@ data:
   workers: 2
 augment: {crop_padding: 4, horizontal_flip: yes}
 model: {name: resnet20}
-optimizer: {kind: adamw, learning_rate: 1e-3, momentum: 0.8, weight_decay: 1, beta1: 0.5, beta2: 0.6, epsilon: 1e-6, decay_norm_and_bias: true}
+optimizer: {kind: adamw, learning_rate: 1e-3, momentum: 0.8, weight_decay: 1, beta1: 0.5, beta2: 0.6, epsilon: 1e-6, decay_norm_and_bias: true, decoupled_decay: true, clip_norm: 2.5, trust_coefficient: 0.02}
 schedule: {kind: step, warmup_epochs: 0.5, warmup_start: 0.1, final_fraction: 0.2, step_epochs: 3, gamma: 0.5}
-train: {epochs: 0, batch_size: 1, val_batch_size: 2, resolution: 32, val_resolution: 48, low_resolution: 16, low_resolution_epochs: 3, label_smoothing: 1, init: kaiming, seed: 18446744073709551615, log_interval: 5, max_skipped_steps: 9}
+train: {epochs: 0, batch_size: 1, val_batch_size: 2, resolution: 32, val_resolution: 48, low_resolution: 16, low_resolution_epochs: 3, label_smoothing: 1, init: kaiming, seed: 18446744073709551615, log_interval: 5, max_skipped_steps: 9, freeze: [layer1.*, '*.bias'], freeze_statistics: on, loss_scale: 512, loss_scale_growth_steps: 7}
 precision: bf16
 device: cuda
 ranks: 2
@@ -80,13 +80,41 @@ run_dir: out/run 1
                                      "r.yaml");
   Recipe expected;
   expected.name = "all";
-  expected.data = {DataSource::IDX, "somewhere",   "a", "b", "c", "d", 7, 11, 12, 3, 13, 14,
-                   {0.5},           {1, 2.5, 0.3}, 2};
+  expected.data = {.source = DataSource::IDX,
+                   .path = "somewhere",
+                   .train_images = "a",
+                   .train_labels = "b",
+                   .val_images = "c",
+                   .val_labels = "d",
+                   .classes = 7,
+                   .train_samples = 11,
+                   .val_samples = 12,
+                   .channels = 3,
+                   .height = 13,
+                   .width = 14,
+                   .mean = {0.5},
+                   .std = {1, 2.5, 0.3},
+                   .workers = 2};
   expected.augment = {4, true};
   expected.model.name = "resnet20";
-  expected.optimizer = {OptimizerKind::ADAMW, 1e-3, 0.8, 1, 0.5, 0.6, 1e-6, true};
+  expected.optimizer = {OptimizerKind::ADAMW, 1e-3, 0.8, 1, 0.5, 0.6, 1e-6, true, true, 2.5, 0.02};
   expected.schedule = {ScheduleKind::STEP, 0.5, 0.1, 0.2, 3, 0.5};
-  expected.train = {0, 1, 2, 32, 48, 16, 3, 1, InitScheme::KAIMING, 18446744073709551615u, 5, 9};
+  expected.train = {.epochs = 0,
+                    .batch_size = 1,
+                    .val_batch_size = 2,
+                    .resolution = 32,
+                    .val_resolution = 48,
+                    .low_resolution = 16,
+                    .low_resolution_epochs = 3,
+                    .label_smoothing = 1,
+                    .init = InitScheme::KAIMING,
+                    .seed = 18446744073709551615u,
+                    .log_interval = 5,
+                    .max_skipped_steps = 9,
+                    .freeze = {"layer1.*", "*.bias"},
+                    .freeze_statistics = true,
+                    .loss_scale = 512,
+                    .loss_scale_growth_steps = 7};
   expected.precision = Precision::BF16;
   expected.device = BackendKind::CUDA;
   expected.ranks = 2;
@@ -239,8 +267,7 @@ TEST(Recipe, WrongTypes) {
             "'3 apples'");
   EXPECT_EQ(of("optimizer: adamm"),
             "r.yaml:3: 'optimizer.kind' is 'adamm', expected one of: sgd, momentum, nesterov, adam, adamw, "
-            "lars; did "
-            "you mean 'adam'?");
+            "lars, lars_nesterov; did you mean 'adam'?");
   EXPECT_EQ(error_of("data: {path: d, mean: [0.1,\n x]}\nmodel: mlp\n"),
             "r.yaml:2: 'data.mean' expects a list of numbers, got 'x'");
 }
@@ -258,8 +285,24 @@ TEST(Recipe, ValuesOutOfRange) {
                                 "optimizer.learning_rate=-1",
                                 "optimizer.weight_decay=-1e-4",
                                 "optimizer.beta2=1",
+                                "optimizer.clip_norm=-1",
+                                "optimizer.trust_coefficient=0",
+                                "train.loss_scale=0.5",
+                                "train.loss_scale_growth_steps=-1",
                                 "schedule.warmup_start=2",
                                 "schedule.step_epochs=0",
+                                "schedule.power=0",
+                                "schedule.restart_epochs=0",
+                                "schedule.restart_mult=0",
+                                "schedule.pct_start=1.5",
+                                "schedule.div_factor=0",
+                                "schedule.final_div_factor=-1",
+                                "augment.random_erasing=2",
+                                "augment.erasing_value=.nan",
+                                "augment.mixup=-0.2",
+                                "augment.cutmix=.inf",
+                                "augment.mix_switch=1.5",
+                                "augment.mix_probability=-1",
                                 "data.std=0",
                                 "data.classes=-1",
                                 "data.workers=0",
@@ -276,6 +319,67 @@ TEST(Recipe, ValuesOutOfRange) {
         << of(bad);
 }
 
+TEST(Recipe, SchedulesAndMixingAreReadAndWritten) {
+  const Recipe recipe = parse_recipe(MINIMAL +
+                                         "augment: {random_erasing: 0.25, erasing_area: [0.1, 0.2], "
+                                         "erasing_ratio: [0.5, 2], erasing_value: -1, "
+                                         "mixup: 0.2, cutmix: 1, mix_switch: 0.3, mix_probability: 0.9}\n"
+                                         "schedule: {kind: multi_step, interval: epoch, warmup: constant, "
+                                         "warmup_epochs: 1, warmup_start: 0.1, "
+                                         "milestones: [2, 4.5], power: 2, restart_epochs: 3, restart_mult: "
+                                         "2, pct_start: 0.4, div_factor: 10, "
+                                         "final_div_factor: 100, annealing: linear}\n",
+                                     "r.yaml");
+  Recipe expected = minimal();
+  AugmentRecipe& augment = expected.augment;
+  augment.random_erasing = 0.25;
+  augment.erasing_area = {0.1, 0.2};
+  augment.erasing_ratio = {0.5, 2};
+  augment.erasing_value = -1;
+  augment.mixup = 0.2;
+  augment.cutmix = 1;
+  augment.mix_switch = 0.3;
+  augment.mix_probability = 0.9;
+  ScheduleRecipe& schedule = expected.schedule;
+  schedule.kind = ScheduleKind::MULTI_STEP;
+  schedule.interval = ScheduleInterval::EPOCH;
+  schedule.warmup = WarmupKind::CONSTANT;
+  schedule.warmup_epochs = 1;
+  schedule.warmup_start = 0.1;
+  schedule.milestones = {2, 4.5};
+  schedule.power = 2;
+  schedule.restart_epochs = 3;
+  schedule.restart_mult = 2;
+  schedule.pct_start = 0.4;
+  schedule.div_factor = 10;
+  schedule.final_div_factor = 100;
+  schedule.annealing = Annealing::LINEAR;
+  EXPECT_EQ(recipe, expected);
+  EXPECT_EQ(parse_recipe(recipe_to_yaml(recipe), "again"), recipe) << recipe_to_yaml(recipe);
+}
+
+TEST(Recipe, SchedulesThatCannotBe) {
+  const auto refuses = [](const std::vector<std::string>& overrides, const std::string& text) {
+    EXPECT_NE(error_of(MINIMAL, overrides).find(text), std::string::npos) << error_of(MINIMAL, overrides);
+  };
+  refuses({"schedule=multi_step"}, "'schedule.milestones' is empty; multi_step needs the epochs");
+  refuses({"schedule.milestones=[1]"}, "'schedule.milestones' belongs to kind multi_step");
+  for (const std::string milestones : {"[3, 2]", "[2, 2]"})
+    refuses({"schedule=multi_step", "schedule.milestones=" + milestones},
+            "'schedule.milestones' must rise from each value to the next");
+  refuses({"schedule=multi_step", "schedule.milestones=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"},
+          "'schedule.milestones' has 17 values, expected at most 16");
+  refuses({"schedule=one_cycle", "schedule.warmup_epochs=1"},
+          "'schedule.warmup_epochs' is 1, but one_cycle rises by itself; set schedule.pct_start");
+  refuses({"schedule.warmup=constant", "schedule.warmup_epochs=1"},
+          "'schedule.warmup_start' is 0, so the warmup would train with a learning rate of 0");
+  refuses({"schedule.interval=epoch", "schedule.warmup_epochs=2"},
+          "'schedule.warmup_start' is 0, so the first epoch would train");
+  refuses({"augment.erasing_area=0.2"}, "'augment.erasing_area' has 1 values, expected [least, most]");
+  refuses({"augment.erasing_ratio=[2, 1]"},
+          "'augment.erasing_ratio' is [2, 1], expected the smaller value first");
+}
+
 TEST(Recipe, FieldsThatDisagree) {
   EXPECT_EQ(
       error_of("model: mlp\n"),
@@ -287,11 +391,29 @@ TEST(Recipe, FieldsThatDisagree) {
             "r.yaml:2: model 'resnet5O' is not known; did you mean 'resnet50'?");
   EXPECT_EQ(error_of("data: {path: d}\nmodel:\n  name: mlp\n  layers: [flatten]\n"),
             "r.yaml:4: model has both a name ('mlp') and layers; leave one out");
+  EXPECT_EQ(error_of("data: {path: d}\nmodel: {name: resnet18, dropout: 0.1}\n"),
+            "r.yaml:2: 'model.dropout' is given, but model 'resnet18' has no such layer; leave it out");
+  EXPECT_EQ(error_of("data: {path: d}\nmodel:\n  drop_path: 0.1\n  layers: [flatten]\n"),
+            "r.yaml:3: 'model.drop_path' is for ready networks; give it to the layer in model.layers");
   EXPECT_EQ(error_of("data: {path: d, channels: 1, mean: [0.1, 0.2]}\nmodel: mlp\n"),
             "r.yaml:1: 'data.mean' has 2 values, expected 1 or 1 (data.channels)");
   EXPECT_EQ(error_of("data: {path: d, mean: [0.1, 0.2], std: [1, 1, 1]}\nmodel: mlp\n"),
             "r.yaml:1: 'data.std' has 3 values, 'data.mean' has 2; expected one per channel in both");
   EXPECT_EQ(error_of(MINIMAL, {"optimizer={kind: nesterov, momentum: 0}"}).find("override 'optimizer={"), 0u);
+}
+
+TEST(Recipe, UpdatesThatMakeNoSense) {
+  const auto of = [](const std::vector<std::string>& overrides) { return error_of(MINIMAL, overrides); };
+  for (const std::string kind : {"sgd", "momentum", "nesterov", "adamw"})
+    EXPECT_EQ(of({"optimizer=" + kind, "optimizer.decoupled_decay=true"}), "") << kind;
+  EXPECT_NE(of({"optimizer=adam", "optimizer.decoupled_decay=true"}).find("use kind: adamw in its place"),
+            std::string::npos);
+  EXPECT_NE(of({"optimizer=lars_nesterov", "optimizer.decoupled_decay=true"})
+                .find("'optimizer.decoupled_decay' is true for lars_nesterov"),
+            std::string::npos);
+  EXPECT_EQ(of({"train.freeze=fc.*", "train.freeze_statistics=true"}), "");
+  EXPECT_NE(of({"train.freeze_statistics=true"}).find("'train.freeze' names no parameters"),
+            std::string::npos);
 }
 
 TEST(Recipe, DuplicateKeysAreRefused) {
@@ -302,6 +424,11 @@ TEST(Recipe, DuplicateKeysAreRefused) {
 
 TEST(Recipe, MalformedYaml) {
   EXPECT_EQ(error_of("data: [1\nmodel: mlp\n").find("r.yaml:2: malformed YAML: "), 0u);
+  // yaml-cpp never ends on some of these.
+  for (const char c : {'\0', '\x04', '\x1e', '\x7f'})
+    EXPECT_EQ(error_of(std::string("data: idx\n, 2]\n") + c + "x\n<<: {c: 1}\n")
+                  .find("r.yaml:3: holds the control character 0x"),
+              0u);
   EXPECT_EQ(error_of("- mlp\n"),
             "r.yaml:1: expected a map of sections (data, model, train, ...), got a list");
   EXPECT_EQ(error_of(MINIMAL + "---\nname: b\n"),
@@ -368,7 +495,7 @@ TEST(Recipe, CheckOfOneBuiltInCode) {
   recipe.optimizer.kind = static_cast<OptimizerKind>(99);
   EXPECT_EQ(error_of_recipe(recipe),
             "recipe 'unnamed': 'optimizer.kind' is number 99, expected one of: sgd, momentum, nesterov, "
-            "adam, adamw, lars\n"
+            "adam, adamw, lars, lars_nesterov\n"
             "recipe 'unnamed': 'train.batch_size' is 0, expected at least 1");
 }
 

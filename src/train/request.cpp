@@ -25,7 +25,24 @@ ScheduleSpec schedule_spec(const Recipe& recipe, int64_t steps_per_epoch) {
   spec.gamma = schedule.gamma;
   spec.warmup_steps = steps(schedule.warmup_epochs);
   spec.total_steps = std::max<int64_t>(recipe.train.epochs * steps_per_epoch, 1);
-  spec.decay_steps = std::max<int64_t>(steps(schedule.step_epochs), 1);
+  const bool exponential = schedule.kind == ScheduleKind::EXPONENTIAL;
+  spec.decay_steps = std::max<int64_t>(exponential ? steps_per_epoch : steps(schedule.step_epochs), 1);
+  spec.warmup = schedule.warmup;
+  spec.annealing = schedule.annealing;
+  TR_CHECK(schedule.milestones.size() <= ScheduleSpec::MOST_MILESTONES, RecipeError,
+           cat("'schedule.milestones' has ", schedule.milestones.size(), " values, expected at most ",
+               ScheduleSpec::MOST_MILESTONES));
+  for (const double milestone : schedule.milestones)
+    spec.milestones[spec.num_milestones++] = steps(milestone);
+  spec.power = schedule.power;
+  spec.restart_steps = std::max<int64_t>(steps(schedule.restart_epochs), 1);
+  spec.restart_factor = schedule.restart_mult;
+  spec.peak_fraction = schedule.pct_start;
+  if (schedule.kind == ScheduleKind::ONE_CYCLE) {
+    spec.start_fraction = 1.0 / schedule.div_factor;
+    spec.final_fraction = 1.0 / (schedule.div_factor * schedule.final_div_factor);
+  }
+  if (schedule.interval == ScheduleInterval::EPOCH) spec.hold_steps = steps_per_epoch;
   return spec;
 }
 
@@ -55,6 +72,18 @@ StepPlan plan_steps(const Recipe& recipe, const DataInfo& info) {
   return plan;
 }
 
+void set_update_options(const Recipe& recipe, CompileRequest& request) {
+  request.config.accumulates = recipe.train.accumulate > 1;
+  request.config.has_ema = recipe.ema.decay > 0.0;
+  request.ema = {recipe.ema.decay, recipe.ema.warmup};
+  request.decay_norm_and_bias = recipe.optimizer.decay_norm_and_bias;
+  request.decoupled_decay = recipe.optimizer.decoupled_decay;
+  request.clip_norm = recipe.optimizer.clip_norm;
+  request.loss_scale_growth_steps = recipe.train.loss_scale_growth_steps;
+  request.freeze = recipe.train.freeze;
+  request.freeze_statistics = recipe.train.freeze_statistics;
+}
+
 CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool plan_only) {
   const StepPlan steps = plan_steps(recipe, info);
   const auto size = [](int64_t wanted, int64_t otherwise) { return wanted > 0 ? wanted : otherwise; };
@@ -67,8 +96,9 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   const auto or_base = [](int64_t last, int64_t base) { return last > 0 ? last : base; };
 
   CompileRequest request;
-  request.model =
-      recipe.model.name.empty() ? recipe.model.layers : make_model(recipe.model.name, info.classes);
+  request.model = recipe.model.name.empty() ? recipe.model.layers
+                                            : make_model(recipe.model.name, info.classes,
+                                                         {recipe.model.dropout, recipe.model.drop_path});
   const int64_t last = or_base(steps.last_batch, steps.batch),
                 val_last = or_base(steps.val_last_batch, steps.val_batch);
   request.inputs = {Shape(steps.batch, height, width, info.channels),
@@ -81,6 +111,7 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.config.precision = recipe.precision;
   request.config.optimizer = recipe.optimizer.kind;
   request.config.layout = recipe.layout;
+  request.config.bn_folded = recipe.train.bn_folded;
   request.recompute = recipe.recompute;
   request.budget_bytes = recipe.budget_bytes;
   request.target = default_target(recipe.device);
@@ -91,8 +122,9 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.target.allow_tf32 = recipe.allow_tf32;
   request.pixel_mean = per_channel(recipe.data.mean, info.channels, 0.0f);
   request.pixel_std = per_channel(recipe.data.std, info.channels, 1.0f);
-  request.schedule = schedule_spec(recipe, steps.steps_per_epoch());
-  request.decay_norm_and_bias = recipe.optimizer.decay_norm_and_bias;
+  request.schedule = schedule_spec(recipe, divide_up(steps.steps_per_epoch(), train.accumulate));
+  request.mix_samples = recipe.augment.mixup > 0.0 || recipe.augment.cutmix > 0.0;
+  set_update_options(recipe, request);
   request.plan_only = plan_only;
   return request;
 }

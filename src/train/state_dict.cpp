@@ -1,8 +1,13 @@
 #include "train/state_dict.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <set>
+
+#include "core/sixteen_bits.h"
+#include "graph/freeze.h"
 
 namespace tr {
 
@@ -20,12 +25,14 @@ struct Entry {
   std::vector<int64_t> shape;
   TensorId id = NO_TENSOR;
   const ParamSpec* spec = nullptr;  ///< null for statistics
+  TensorId ema = NO_TENSOR;         ///< the average, where there is one
 };
 
 std::vector<Entry> entries(const CompiledModel& model) {
   std::vector<Entry> list;
   for (const Parameter& parameter : model.parameters)
-    list.push_back({parameter.name, parameter.spec.door_shape, parameter.tensors.master, &parameter.spec});
+    list.push_back({parameter.name, parameter.spec.door_shape, parameter.tensors.master, &parameter.spec,
+                    parameter.tensors.ema});
   for (const Statistics& statistics : model.statistics) {
     list.push_back(
         {statistics.layer + ".running_mean", {statistics.channels}, statistics.tensors.prev_mean, nullptr});
@@ -50,36 +57,106 @@ void append_lines(std::string& text, std::string_view title, const std::vector<s
 /// torch counts batches; the count changes nothing with a fixed momentum, but strict loading wants it.
 constexpr std::string_view BATCH_COUNT = ".num_batches_tracked";
 
-void check_strict(const std::vector<Entry>& expected, const CompiledModel& model, const StateDict& state) {
+int64_t element_bytes(std::string_view dtype) {
+  if (dtype == "F32") return sizeof(float);
+  return dtype == "F16" || dtype == "BF16" ? sizeof(uint16_t) : 0;
+}
+
+/// What is wrong with a tensor that stands for `entry`; "" when nothing is.
+std::string difference(const Entry& entry, const StateTensor& tensor) {
+  if (tensor.shape != entry.shape)
+    return cat(entry.name, ' ', shape_text(tensor.shape), " instead of ", shape_text(entry.shape));
+  const int64_t bytes = element_bytes(tensor.dtype);
+  if (bytes == 0) return cat(entry.name, " is ", tensor.dtype, " instead of F32, F16 or BF16");
+  if (std::ssize(tensor.data) != elements(entry.shape) * bytes)
+    return cat(entry.name, " has ", tensor.data.size(), " bytes");
+  return "";
+}
+
+std::vector<float> values_of(const StateTensor& tensor) {
+  const size_t count = tensor.data.size() / static_cast<size_t>(element_bytes(tensor.dtype));
+  std::vector<float> values(count);
+  if (tensor.dtype == "F32") {
+    std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+    return values;
+  }
+  std::vector<uint16_t> narrow(count);
+  std::memcpy(narrow.data(), tensor.data.data(), tensor.data.size());
+  with_16bit(tensor.dtype == "F16" ? DType::FP16 : DType::BF16,
+             [&](auto type) { widen(type, narrow.data(), values.data(), std::ssize(values)); });
+  return values;
+}
+
+StateTensor fp32_tensor(const std::vector<int64_t>& shape, const std::vector<float>& values) {
+  StateTensor tensor;
+  tensor.shape = shape;
+  tensor.data.resize(values.size() * sizeof(float));
+  std::memcpy(tensor.data.data(), values.data(), tensor.data.size());
+  return tensor;
+}
+
+StateTensor batch_count(int64_t batches) {
+  StateTensor tensor;
+  tensor.dtype = "I64";
+  tensor.data.resize(sizeof batches);
+  std::memcpy(tensor.data.data(), &batches, sizeof batches);
+  return tensor;
+}
+
+std::string layer_of(const std::string& name) {
+  return name.substr(0, std::min(name.rfind('.'), name.size()));
+}
+
+bool matches_any(const std::vector<std::string>& globs, std::string_view name) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return matches_glob(glob, name); });
+}
+
+void check_globs(const std::vector<Entry>& expected, const std::vector<std::string>& globs) {
+  for (const std::string& glob : globs) {
+    const bool matches = std::any_of(expected.begin(), expected.end(),
+                                     [&](const Entry& entry) { return matches_glob(glob, entry.name); });
+    if (matches) continue;
+    std::set<std::string> likely;
+    for (const Entry& entry : expected) likely.insert({entry.name, layer_of(entry.name) + ".*"});
+    const std::string near = nearest_name(glob, std::vector<std::string>(likely.begin(), likely.end()));
+    throw Error(ErrorKind::RecipeError,
+                cat("init_except: '", glob, "' matches no parameter of the model; ",
+                    near.empty() ? cat("their names are such as '", expected[0].name, "'")
+                                 : cat("did you mean '", near, "'?")));
+  }
+}
+
+}  // namespace
+
+void check_state_dict(const CompiledModel& model, const StateDict& state,
+                      const std::vector<std::string>& except) {
+  const std::vector<Entry> expected = entries(model);
+  check_globs(expected, except);
   std::vector<std::string> missing, unexpected, different;
-  std::set<std::string> known;
+  std::set<std::string> known, layers;
   for (const Entry& entry : expected) {
     known.insert(entry.name);
+    if (matches_any(except, entry.name)) continue;
     const StateTensor* tensor = state.find(entry.name);
-    if (tensor == nullptr)
-      missing.push_back(entry.name);
-    else if (tensor->shape != entry.shape)
-      different.push_back(
-          cat(entry.name, ' ', shape_text(tensor->shape), " instead of ", shape_text(entry.shape)));
-    else if (tensor->dtype != "F32")
-      different.push_back(cat(entry.name, " is ", tensor->dtype, " instead of F32"));
-    else if (static_cast<int64_t>(tensor->data.size()) !=
-             elements(entry.shape) * static_cast<int64_t>(sizeof(float)))
-      different.push_back(cat(entry.name, " has ", tensor->data.size(), " bytes"));
+    const std::string text = tensor == nullptr ? "" : difference(entry, *tensor);
+    if (tensor == nullptr) missing.push_back(entry.name);
+    if (!text.empty()) different.push_back(text);
+    if (tensor == nullptr || !text.empty()) layers.insert(layer_of(entry.name));
   }
   for (const Statistics& statistics : model.statistics)
     known.insert(statistics.layer + std::string(BATCH_COUNT));
   for (const auto& [name, tensor] : state.tensors)
-    if (!known.contains(name)) unexpected.push_back(name);
+    if (!known.contains(name) && !matches_any(except, name)) unexpected.push_back(name);
   if (missing.empty() && unexpected.empty() && different.empty()) return;
   std::string text = "weights do not fit the model:";
   append_lines(text, "missing", missing);
   append_lines(text, "unexpected", unexpected);
   append_lines(text, "different", different);
+  if (layers.size() == 1 && unexpected.empty())
+    text += cat("\n  to fine-tune, let this layer start afresh: init_except: [\"", *layers.begin(), ".*\"]");
   throw Error(ErrorKind::DataError, text);
 }
-
-}  // namespace
 
 std::vector<int64_t> door_order(const ParamSpec& spec) {
   std::vector<int64_t> order(static_cast<size_t>(spec.shape.numel()));
@@ -105,61 +182,83 @@ std::vector<int64_t> door_order(const ParamSpec& spec) {
   return order;
 }
 
-StateDict read_state_dict(Context& context) {
+namespace {
+
+StateDict read_weights(Context& context, bool averaged) {
   const CompiledModel& model = context.model();
   const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
   context.synchronize();
   StateDict state;
   state.metadata["format"] = "pt";
   for (const Entry& entry : entries(model)) {
-    StateTensor tensor;
-    tensor.shape = entry.shape;
     std::vector<float> inside(static_cast<size_t>(elements(entry.shape))), outside(inside.size());
     const auto bytes = static_cast<int64_t>(inside.size() * sizeof(float));
-    context.read(0, plan.tensor(entry.id).offset, inside.data(), bytes);
+    const TensorId id = averaged && entry.ema != NO_TENSOR ? entry.ema : entry.id;
+    context.read(0, plan.tensor(id).offset, inside.data(), bytes);
     if (entry.spec == nullptr) {
       outside = inside;
     } else {
       const std::vector<int64_t> order = door_order(*entry.spec);
       for (size_t i = 0; i < inside.size(); ++i) outside[static_cast<size_t>(order[i])] = inside[i];
     }
-    tensor.data.resize(static_cast<size_t>(bytes));
-    std::memcpy(tensor.data.data(), outside.data(), tensor.data.size());
-    state.tensors.emplace_back(entry.name, std::move(tensor));
+    state.tensors.emplace_back(entry.name, fp32_tensor(entry.shape, outside));
   }
   int32_t steps = 0;
   context.read(0, plan.tensor(STEP).offset, &steps, sizeof steps);
-  for (const Statistics& statistics : model.statistics) {
-    const int64_t batches = steps;
-    StateTensor tensor;
-    tensor.dtype = "I64";
-    tensor.data.resize(sizeof batches);
-    std::memcpy(tensor.data.data(), &batches, sizeof batches);
-    state.tensors.emplace_back(statistics.layer + std::string(BATCH_COUNT), std::move(tensor));
-  }
+  for (const Statistics& statistics : model.statistics)
+    state.tensors.emplace_back(statistics.layer + std::string(BATCH_COUNT), batch_count(steps));
   return state;
 }
 
-void write_state_dict(Context& context, const StateDict& state) {
+}  // namespace
+
+StateDict read_state_dict(Context& context) { return read_weights(context, false); }
+
+StateDict read_averaged_state_dict(Context& context) {
+  TR_CHECK(context.model().request.config.has_ema, StateError,
+           "this training averages no weights; set ema.decay in its recipe");
+  return read_weights(context, true);
+}
+
+StateDict canonical_state_dict(const CompiledModel& model, const StateDict& state) {
+  check_state_dict(model, state);
+  StateDict canonical;
+  canonical.metadata["format"] = "pt";
+  for (const Entry& entry : entries(model))
+    canonical.tensors.emplace_back(entry.name, fp32_tensor(entry.shape, values_of(*state.find(entry.name))));
+  for (const Statistics& statistics : model.statistics) {
+    const std::string name = statistics.layer + std::string(BATCH_COUNT);
+    const StateTensor* known = state.find(name);
+    canonical.tensors.emplace_back(name, known != nullptr && known->dtype == "I64" ? *known : batch_count(0));
+  }
+  return canonical;
+}
+
+void write_state_dict(Context& context, const StateDict& state, const std::vector<std::string>& except) {
   const CompiledModel& model = context.model();
   const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
-  const std::vector<Entry> expected = entries(model);
-  check_strict(expected, model, state);
-  for (const Entry& entry : expected) {
-    const StateTensor& tensor = *state.find(entry.name);
-    std::vector<float> outside(static_cast<size_t>(elements(entry.shape))), inside(outside.size());
-    std::memcpy(outside.data(), tensor.data.data(), tensor.data.size());
+  check_state_dict(model, state, except);
+  for (const Entry& entry : entries(model)) {
+    if (matches_any(except, entry.name)) continue;
+    const std::vector<float> outside = values_of(*state.find(entry.name));
+    std::vector<float> inside(outside.size());
     if (entry.spec == nullptr) {
       inside = outside;
     } else {
       const std::vector<int64_t> order = door_order(*entry.spec);
       for (size_t i = 0; i < inside.size(); ++i) inside[i] = outside[static_cast<size_t>(order[i])];
     }
-    for (int rank = 0; rank < context.arenas().ranks(); ++rank)
-      context.write(rank, plan.tensor(entry.id).offset, inside.data(),
-                    static_cast<int64_t>(inside.size() * sizeof(float)));
+    // Averages start anew from the weights.
+    for (const TensorId id : {entry.id, entry.ema})
+      for (int rank = 0; rank < context.arenas().ranks() && id != NO_TENSOR; ++rank)
+        context.write(rank, plan.tensor(id).offset, inside.data(),
+                      static_cast<int64_t>(inside.size() * sizeof(float)));
   }
-  if (is_amp(model.request.config.precision))
+  refresh_copies(context);
+}
+
+void refresh_copies(Context& context) {
+  if (is_amp(context.model().request.config.precision))
     context.capture_parts(Variant::TRAIN_BASE, InputBuffer::A, {GraphId::WEIGHT_CAST})->launch();
 }
 

@@ -2,6 +2,7 @@
 /// [K,C,R,S]; columns in c,h,w order).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "renaissance/backend/backend.h"
@@ -13,6 +14,20 @@ namespace tr {
 std::vector<int64_t> door_order(const ParamSpec& spec);
 
 StateDict read_state_dict(Context& context);
-void write_state_dict(Context& context, const StateDict& state);
+/// With the averaged weights in place of the trained ones; StateError where the model has none.
+StateDict read_averaged_state_dict(Context& context);
+/// After check_state_dict(). Parameters and statistics that a glob of `except` matches keep their values.
+void write_state_dict(Context& context, const StateDict& state, const std::vector<std::string>& except = {});
+/// DataError that lists missing, unexpected and different tensors, those that `except` matches left aside;
+/// where only one layer differs, it says how to leave it out. F16 and BF16 are as good as F32.
+/// num_batches_tracked of batch norm may be there or not. RecipeError for a glob that matches nothing in the
+/// model, with the nearest that would.
+void check_state_dict(const CompiledModel& model, const StateDict& state,
+                      const std::vector<std::string>& except = {});
+/// `state` after check_state_dict(): in FP32, in the model's order, with num_batches_tracked (0 where it has
+/// none).
+StateDict canonical_state_dict(const CompiledModel& model, const StateDict& state);
+/// Computes the 16-bit copies of weights, where there are any, from the masters.
+void refresh_copies(Context& context);
 
 }  // namespace tr

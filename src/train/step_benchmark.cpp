@@ -23,10 +23,10 @@ void fill_input(Context& context, InputBuffer buffer, uint64_t seed) {
   const CompiledModel& model = context.model();
   const Shape& shape = model.request.inputs[0];
   const Philox philox(seed);
+  std::vector<float> pixels(static_cast<size_t>(shape.numel()));
   for (int rank = 0; rank < context.arenas().ranks(); ++rank) {
     const InputSlot slot = context.input(rank, buffer);
     auto* bytes = reinterpret_cast<uint8_t*>(slot.data);
-    auto* pixels = reinterpret_cast<float*>(slot.data);
     for (int64_t first = 0; first < shape.numel(); first += 4) {
       const Philox::Block block =
           philox.at(RandomPurpose::SYNTHETIC, static_cast<uint32_t>(rank), static_cast<uint64_t>(first / 4));
@@ -35,9 +35,10 @@ void fill_input(Context& context, InputBuffer buffer, uint64_t seed) {
         if (slot.raw_bytes)
           bytes[i] = static_cast<uint8_t>(bits >> 24);
         else
-          pixels[i] = 2.0f * Philox::uniform(bits) - 1.0f;
+          pixels[static_cast<size_t>(i)] = 2.0f * Philox::uniform(bits) - 1.0f;
       }
     }
+    if (!slot.raw_bytes) put_pixels(slot, pixels, shape.c());
     for (int64_t n = 0; n < shape.n(); ++n) slot.labels[n] = static_cast<int32_t>(n % model.request.classes);
   }
 }

@@ -3,6 +3,8 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "renaissance/core/error.h"
 
@@ -150,10 +152,37 @@ std::string describe(const YamlTree& tree) {
   return "?";
 }
 
+namespace {
+
+/// Where `text` has a character that YAML does not allow; yaml-cpp takes some of them for its own marks and
+/// then never ends.
+std::optional<size_t> forbidden_character(const std::string& text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) return i;
+  }
+  return std::nullopt;
+}
+
+std::string hexadecimal(char c) {
+  constexpr std::string_view DIGITS = "0123456789abcdef";
+  const auto value = static_cast<unsigned char>(c);
+  return {'0', 'x', DIGITS[value >> 4], DIGITS[value & 15]};
+}
+
+}  // namespace
+
 YamlTree parse_yaml(const std::string& text, const std::function<std::string(int)>& place,
                     Mistakes& mistakes) {
   YamlTree empty;
   empty.place = place(1);
+  if (const std::optional<size_t> found = forbidden_character(text)) {
+    const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*found), '\n');
+    mistakes.add(
+        place(static_cast<int>(lines) + 1),
+        cat("holds the control character ", hexadecimal(text[*found]), "; a recipe is text, in UTF-8"));
+    return empty;
+  }
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.empty()) return empty;

@@ -90,6 +90,43 @@ TEST(Allocation, NoneWhileAConvolutionalNetworkTrainsAndValidates) {
   expect_no_allocation(synthetic_recipe(net), 7 + 3 + 10 + 3);
 }
 
+TEST(Allocation, NoneWithAveragedWeightsAndAccumulation) {
+  Recipe recipe =
+      synthetic_recipe(seq(conv(8, 3, 1, 1), bn(), relu(), maxpool(2, 2), flatten(), fc(32), relu(), fc(10)));
+  recipe.train.accumulate = 4;
+  recipe.train.bn_folded = true;
+  recipe.ema = {0.9, true, 1};
+  expect_no_allocation(recipe, 7 + 2 * 3 + 10 + 2 * 3);
+}
+
+TEST(Allocation, NoneWhileSamplesAreErasedAndMixed) {
+  Recipe recipe = synthetic_recipe(seq(conv(4, 3, 2, 1), relu(), flatten(), fc(10)));
+  recipe.augment.random_erasing = 0.5;
+  recipe.augment.mixup = 0.2;
+  recipe.augment.cutmix = 1.0;
+  expect_no_allocation(recipe, 7 + 3 + 10 + 3);
+}
+
+TEST(Allocation, NoneWithClippedLarsAndFrozenLayers) {
+  Recipe recipe = synthetic_recipe(
+      seq(conv(8, 3, 1, 1), bn(), relu(), maxpool(2, 2), flatten(), fc(600), bn(), relu(), fc(10)));
+  recipe.optimizer.kind = OptimizerKind::LARS;
+  recipe.optimizer.clip_norm = 1.0;
+  recipe.train.freeze = {"0.*", "1.*", "6.weight"};
+  recipe.train.freeze_statistics = true;
+  expect_no_allocation(recipe, 7 + 3 + 10 + 3);
+}
+
+TEST(Allocation, NoneInSixteenBits) {
+  const BluePrint net =
+      seq(conv(8, 3, 1, 1), bn(), relu(), dropout(0.2), maxpool(2, 2), flatten(), fc(32), relu(), fc(10));
+  for (const Precision precision : {Precision::FP16, Precision::BF16}) {
+    Recipe recipe = synthetic_recipe(net);
+    recipe.precision = precision;
+    expect_no_allocation(recipe, 7 + 3 + 10 + 3);
+  }
+}
+
 TEST(Allocation, NoneWithTwoRanksAndAdam) {
   Recipe recipe = synthetic_recipe(seq(conv(8, 3, 2, 1), bn(), relu(), gap(), flatten(), fc(10)));
   recipe.ranks = 2;

@@ -20,7 +20,7 @@ int64_t resident_bytes() {
 // Code that oneDNN generates, its descriptions, the samples, the threads' stacks: 12 MB whatever is planned.
 constexpr int64_t BESIDE_THE_ARENA = 20 << 20;
 
-Recipe recipe_of(Recompute recompute) {
+Recipe recipe_of(Recompute recompute, Precision precision) {
   Recipe recipe;
   recipe.data.source = DataSource::SYNTHETIC;
   recipe.data.classes = 10;
@@ -32,14 +32,15 @@ Recipe recipe_of(Recompute recompute) {
   recipe.train.epochs = 1;
   recipe.train.batch_size = 64;
   recipe.recompute = recompute;
+  recipe.precision = precision;
   recipe.threads = 2;
   return recipe;
 }
 
 /// In one process after the other: an allocator may keep what an earlier training gave back.
-void expect_resident_as_planned(Recompute recompute) {
+void expect_resident_as_planned(Recompute recompute, Precision precision = Precision::FP32) {
   const int64_t before = resident_bytes();
-  Trainer trainer(recipe_of(recompute));
+  Trainer trainer(recipe_of(recompute, precision));
   Observer observer;
   trainer.run(observer);
   const int64_t planned = trainer.model().plan(Variant::TRAIN_BASE).total_bytes();
@@ -57,6 +58,9 @@ class ResidentMemory : public testing::Test {
 
 TEST_F(ResidentMemory, OfATraining) {
   EXPECT_EXIT(expect_resident_as_planned(Recompute::NONE), testing::ExitedWithCode(0), "");
+}
+TEST_F(ResidentMemory, OfATrainingInSixteenBits) {
+  EXPECT_EXIT(expect_resident_as_planned(Recompute::NONE, Precision::BF16), testing::ExitedWithCode(0), "");
 }
 TEST_F(ResidentMemory, OfATrainingThatRecomputes) {
   EXPECT_EXIT(expect_resident_as_planned(Recompute::AUTO), testing::ExitedWithCode(0), "");

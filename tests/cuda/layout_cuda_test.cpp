@@ -46,6 +46,7 @@ class CudaLayout : public testing::TestWithParam<Rules> {
     EXPECT_EQ(got.predictions, want.predictions);
     EXPECT_TRUE(got.parameters == want.parameters);
     EXPECT_TRUE(got.moments == want.moments);
+    EXPECT_EQ(got.sums, want.sums);
     EXPECT_TRUE(got.statistics == want.statistics);
   }
 };

@@ -27,6 +27,12 @@ Attributes pool_attributes(int64_t kernel, int64_t stride, int64_t padding) {
   return {{"kernel", kernel}, {"stride", stride}, {"padding", padding}};
 }
 
+Attributes ceil_attributes(int64_t kernel, int64_t stride, int64_t padding) {
+  Attributes attrs = pool_attributes(kernel, stride, padding);
+  attrs.set("ceil", true);
+  return attrs;
+}
+
 Attributes fc_attributes(int64_t out_features, bool bias = true, const std::string& activation = "") {
   return {{"out_features", out_features}, {"bias", bias}, {"activation", activation}};
 }
@@ -63,6 +69,34 @@ OpCase loss(std::string name, const Shape& x, float smoothing, float loss_scale 
   return c;
 }
 
+/// The elementwise activations with their attributes, by the name of a case.
+std::vector<std::pair<std::string, Attributes>> activations() {
+  return {{"sigmoid", {}},
+          {"tanh", {}},
+          {"silu", {}},
+          {"hardswish", {}},
+          {"hardsigmoid", {}},
+          {"relu6", {}},
+          {"elu", {}},
+          {"gelu", {}},
+          {"elu", {{"alpha", -0.5}}},
+          {"gelu", {{"approximate", std::string("tanh")}}}};
+}
+
+OpCase activation_case(const std::string& op, const Attributes& attrs, const Shape& x) {
+  std::string name = cat(op, attrs.items().empty() ? "" : "_other");
+  for (const int64_t extent : {x.n(), x.h(), x.w(), x.c()}) name += cat('_', extent);
+  OpCase c = make_case(name, op, {x}, attrs);
+  c.x_scale = 16.0;
+  return c;
+}
+
+OpCase mixed(OpCase c, float share) {
+  c.attrs.set("mix", true);
+  c.mix_share = share;
+  return c;
+}
+
 /// What ops.json has no case for: padded channels, the network's input, sizes that need many blocks.
 std::vector<OpCase> own_cases() {
   const std::string relu = "relu";
@@ -95,6 +129,11 @@ std::vector<OpCase> own_cases() {
       on_input(make_case("bn_gray_relu", "bn", {gray}, {{"activation", relu}})),
       make_case("bn_many_pixels", "bn", {Shape(3, 56, 55, 64)}, {{"activation", relu}}),
       make_case("bn_many_channels", "bn", {Shape(2, 7, 7, 2048)}),
+      make_case("bn_frozen", "bn", {five}, {{"frozen", true}}),
+      make_case("bn_frozen_relu", "bn", {Shape(3, 56, 55, 64)}, {{"frozen", true}, {"activation", relu}}),
+      make_case("bn_frozen_residual_relu", "bn", {twenty, twenty},
+                {{"frozen", true}, {"residual", true}, {"activation", relu}}),
+      make_case("bn_frozen_one_value", "bn", {Shape(1, 1, 1, 8)}, {{"frozen", true}}),
       make_case("relu_many", "relu", {Shape(4, 31, 33, 64)}),
       make_case("relu_twenty", "relu", {twenty}),
       make_case("leaky_relu_twenty", "leaky_relu", {twenty}, {{"negative_slope", -0.5}}),
@@ -107,6 +146,20 @@ std::vector<OpCase> own_cases() {
       on_input(make_case("dropout_image", "dropout", {image}, {{"probability", 0.4}})),
       make_case("add_twenty", "add", {twenty, twenty}),
       make_case("add_one_channel", "add", {gray, gray}),
+      make_case("maxpool_ceil_many", "maxpool", {Shape(2, 28, 30, 64)}, ceil_attributes(3, 2, 0)),
+      make_case("maxpool_ceil_twenty", "maxpool", {twenty}, ceil_attributes(2, 2, 0)),
+      on_input(make_case("maxpool_ceil_image", "maxpool", {image}, ceil_attributes(2, 2, 0))),
+      make_case("concat_twenty", "concat", {twenty, Shape(1, 9, 9, 3), twenty}),
+      make_case("concat_padded", "concat", {five, five}),
+      make_case("concat_many", "concat", {Shape(4, 28, 28, 64), Shape(4, 28, 28, 128), Shape(4, 28, 28, 32)}),
+      make_case("concat_dense", "concat", {Shape(3, 7, 7, 992), Shape(3, 7, 7, 32)}),
+      on_input(make_case("concat_image", "concat", {image, image})),
+      make_case("channel_scale_twenty", "channel_scale", {twenty, Shape(1, 1, 1, 20)}),
+      make_case("channel_scale_many", "channel_scale", {Shape(3, 28, 27, 240), Shape(3, 1, 1, 240)}),
+      on_input(make_case("channel_scale_image", "channel_scale", {image, Shape(2, 1, 1, 3)})),
+      make_case("adaptive_avgpool_twenty", "adaptive_avgpool", {twenty}, {{"size", int64_t{4}}}),
+      make_case("adaptive_avgpool_many", "adaptive_avgpool", {Shape(3, 10, 12, 512)}, {{"size", int64_t{7}}}),
+      on_input(make_case("adaptive_avgpool_image", "adaptive_avgpool", {image}, {{"size", int64_t{5}}})),
       make_case("maxpool_stem", "maxpool", {Shape(2, 32, 32, 64)}, pool_attributes(3, 2, 1)),
       make_case("avgpool_twenty", "avgpool", {twenty}, pool_attributes(3, 3, 0)),
       make_case("gap_twenty", "gap", {twenty}),
@@ -122,7 +175,34 @@ std::vector<OpCase> own_cases() {
       loss("loss_more_samples_than_threads", Shape(1500, 1, 1, 10), 0.1f, 512.0f),
       loss("loss_imagenet", Shape(70, 1, 1, 1000), 0.1f, 64.0f),
       loss("loss_classes_over_a_warp", Shape(9, 1, 1, 33), 0.0f),
+      mixed(loss("loss_mixed", Shape(9, 1, 1, 10), 0.1f), 0.3f),
+      mixed(loss("loss_mixed_to_the_partner", Shape(8, 1, 1, 33), 0.0f, 16.0f), 0.75f),
+      mixed(loss("loss_mixed_imagenet", Shape(21, 1, 1, 1000), 0.1f, 64.0f), 0.4f),
+      mixed(loss("loss_mixed_by_nothing", Shape(7, 1, 1, 20), 0.1f), 0.0f),
   };
+  for (const auto& [op, attrs] : activations()) {
+    for (const Shape& x : {Shape(1, 1, 1, 1), five, eight, twenty, Shape(3, 37, 33, 64)})
+      cases.push_back(activation_case(op, attrs, x));
+    cases.push_back(on_input(activation_case(op, attrs, image)));
+  }
+  for (const Shape& x : {Shape(1, 1, 1, 1), five, eight, twenty, Shape(3, 57, 55, 96), Shape(5, 7, 7, 768),
+                         Shape(130, 1, 1, 33), Shape(2, 2, 2, 2050)}) {
+    const std::string size = cat(x.n(), '_', x.h(), '_', x.c());
+    cases.push_back(make_case("layer_norm_" + size, "layer_norm", {x}));
+    cases.push_back(make_case("layer_scale_" + size, "layer_scale", {x}));
+    for (const std::string mode : {"row", "batch"})
+      cases.push_back(make_case(cat("stochastic_depth_", mode, '_', size), "stochastic_depth", {x},
+                                {{"probability", 0.4}, {"mode", mode}}));
+  }
+  cases.push_back(on_input(make_case("layer_norm_image", "layer_norm", {image})));
+  cases.push_back(on_input(make_case("layer_scale_image", "layer_scale", {image})));
+  cases.push_back(
+      on_input(make_case("stochastic_depth_image", "stochastic_depth", {image}, {{"probability", 0.5}})));
+  for (const int64_t kernel : {3, 5, 7})
+    for (const int64_t stride : {1, 2})
+      cases.push_back(make_case(cat("conv_depthwise_", kernel, "_stride_", stride), "conv",
+                                {Shape(2, 19, 17, 72)},
+                                conv_attributes(72, kernel, stride, kernel / 2, false, "", 72)));
   for (const int gradients : {1, 2})
     for (const std::string& activation : {std::string(), relu})
       for (const Shape& x : {Shape(3, 4, 4, 1), five, eight, twenty, Shape(2, 29, 31, 64)}) {
@@ -201,15 +281,24 @@ TEST_P(CudaNotFinite, AgreesWithTheCpu) {
 
 std::vector<OpCase> not_finite_cases() {
   const Shape x(2, 4, 4, 5);
-  std::vector<OpCase> all;
-  for (OpCase c :
+  std::vector<OpCase> cases, all;
+  for (const OpCase& c :
        {make_case("relu", "relu", {x}), make_case("leaky_relu", "leaky_relu", {x}),
         make_case("add", "add", {x, x}), make_case("identity", "identity", {x}),
         make_case("maxpool", "maxpool", {x}, pool_attributes(3, 1, 1)),
+        make_case("maxpool_ceil", "maxpool", {Shape(2, 4, 4, 8)}, ceil_attributes(3, 2, 0)),
+        make_case("concat", "concat", {x, Shape(2, 4, 4, 3)}),
+        make_case("channel_scale", "channel_scale", {x, Shape(2, 1, 1, 5)}),
+        make_case("adaptive_avgpool", "adaptive_avgpool", {x}, {{"size", int64_t{3}}}),
         make_case("avgpool", "avgpool", {x}, pool_attributes(2, 2, 0)), make_case("gap", "gap", {x}),
         make_case("loss", "softmax_cross_entropy", {Shape(12, 1, 1, 5)}),
         make_case("loss_smoothing", "softmax_cross_entropy", {Shape(12, 1, 1, 5)}),
-        make_case("loss_many_classes", "softmax_cross_entropy", {Shape(12, 1, 1, 100)})})
+        make_case("loss_many_classes", "softmax_cross_entropy", {Shape(12, 1, 1, 100)}),
+        make_case("layer_norm", "layer_norm", {x}), make_case("layer_scale", "layer_scale", {x}),
+        make_case("stochastic_depth", "stochastic_depth", {x}, {{"probability", 0.5}})})
+    cases.push_back(c);
+  for (const auto& [op, attrs] : activations()) cases.push_back(activation_case(op, attrs, x));
+  for (OpCase c : cases)
     for (const DType dtype : DTYPES) {
       c.dtype = dtype;
       if (c.layer == "loss_smoothing") c.label_smoothing = 0.1f;
@@ -272,7 +361,8 @@ std::vector<OpCase> statistics_cases(const std::string& op) {
   for (OpCase& c : all_cases()) {
     // A fused ReLU stands before the batch norm; with a large mean the sums alone lose too much.
     const bool writes = c.op != "conv" || !c.attrs.has("activation") || c.attrs.text("activation").empty();
-    if (c.op == op && writes && c.x_shift == 0.0 && !(op == "bn" && c.reads_network_input)) all.push_back(c);
+    const bool takes = op != "bn" || (!c.reads_network_input && !c.attrs.has("frozen"));
+    if (c.op == op && writes && c.x_shift == 0.0 && takes) all.push_back(c);
   }
   return all;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "range_ops/input_buffer.h"
@@ -25,7 +26,8 @@ constexpr RegionRange WEIGHTS{Region::W_FC_WEIGHT, Region::W_DEEP_CONV},
 /// What the CPU and the card made of one arena.
 class RangePair {
  public:
-  RangePair(Precision precision, OptimizerKind optimizer, bool decay_all = false, int64_t width = 16) {
+  RangePair(Precision precision, OptimizerKind optimizer, bool decay_all = false, int64_t width = 16,
+            const std::function<void(CompileRequest&)>& change = {}) {
     CompileRequest request;
     request.model =
         seq(conv(width, 3, 1, 1), bn(), relu(), conv(5, 3, 1, 1), bn(), relu(), gap(), flatten(), fc(3));
@@ -41,6 +43,7 @@ class RangePair {
     request.schedule.warmup_steps = 3;
     request.decay_norm_and_bias = decay_all;
     request.plan_only = true;
+    if (change) change(request);
     model = compile(request, std::make_shared<const Catalog>(make_catalog()));
     mirror_ = make_device_mirror(request.target);
     host.assign(static_cast<size_t>(plan().total_bytes()), std::byte{0});
@@ -50,6 +53,7 @@ class RangePair {
     scalar<float>(BETA2) = 0.99f;
     scalar<float>(WEIGHT_DECAY) = 0.01f;
     scalar<float>(EPSILON) = 1e-8f;
+    scalar<float>(TRUST_COEFFICIENT) = 0.02f;
     scalar<float>(LOSS_SCALE) = precision == Precision::FP16 ? 1024.0f : 1.0f;
   }
 
@@ -85,6 +89,7 @@ class RangePair {
     for (const Parameter& parameter : model.parameters) {
       const ParameterTensors& t = parameter.tensors;
       const bool narrow = t.grad_16bit != NO_TENSOR;
+      if (parameter.frozen) continue;  // zero, as backward leaves them
       put(narrow ? t.grad_16bit : t.grad, ++salt, double{scalar<float>(LOSS_SCALE)}, 0.0);
     }
   }
@@ -124,6 +129,8 @@ class RangePair {
         if (is_condition_enabled(region_at(index_of(block) + role), plan().config()))
           expect_close(region_at(index_of(block) + role), region_at(index_of(block) + role),
                        UPDATE_TOLERANCE);
+    if (is_lars(plan().config().optimizer))
+      expect_close(Region::N_FC_WEIGHT, Region::N_DEEP_CONV, UPDATE_TOLERANCE);
     expect_close(Region::B_PREV_MEAN, Region::B_NEXT_VAR, 0.0);
     expect_close(Region::R_RESULT, Region::R_RESULT, 0.0);
     expect_close(Region::R_RESULT_ACCUMULATED, Region::R_RESULT_ACCUMULATED, UPDATE_TOLERANCE);
@@ -198,18 +205,21 @@ class CudaRange : public testing::Test {
   }
 };
 
-constexpr std::array OPTIMIZERS{OptimizerKind::SGD, OptimizerKind::MOMENTUM, OptimizerKind::NESTEROV,
-                                OptimizerKind::ADAM, OptimizerKind::ADAMW};
+constexpr std::array OPTIMIZERS{OptimizerKind::SGD,          OptimizerKind::MOMENTUM, OptimizerKind::NESTEROV,
+                                OptimizerKind::ADAM,         OptimizerKind::ADAMW,    OptimizerKind::LARS,
+                                OptimizerKind::LARS_NESTEROV};
 constexpr std::array PRECISIONS{Precision::FP32, Precision::FP16, Precision::BF16};
 
 struct TailCase {
   Precision precision;
   OptimizerKind optimizer;
   bool decay_all;
+  std::string variant{};  ///< "", or what else is asked for
+  std::function<void(CompileRequest&)> change{};
 
   friend void PrintTo(const TailCase& c, std::ostream* out) {
     *out << precision_name(c.precision) << ' ' << optimizer_name(c.optimizer)
-         << (c.decay_all ? " decays all" : "");
+         << (c.decay_all ? " decays all" : "") << ' ' << c.variant;
   }
 };
 
@@ -218,6 +228,29 @@ std::vector<TailCase> tail_cases() {
   for (const Precision precision : PRECISIONS)
     for (const OptimizerKind optimizer : OPTIMIZERS)
       for (const bool decay_all : {false, true}) cases.push_back({precision, optimizer, decay_all});
+  const auto clip = [](CompileRequest& request) { request.clip_norm = 0.5; };
+  const auto rarely_clip = [](CompileRequest& request) { request.clip_norm = 1e6; };
+  const auto freeze = [](CompileRequest& request) { request.freeze = {"0.*", "4.weight", "8.bias"}; };
+  const auto freeze_weights = [](CompileRequest& request) {
+    request.freeze = {"0.weight", "3.*", "8.weight"};
+  };
+  const auto decouple = [](CompileRequest& request) { request.decoupled_decay = true; };
+  for (const Precision precision : PRECISIONS) {
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::NESTEROV, OptimizerKind::ADAMW, OptimizerKind::LARS}) {
+      cases.push_back({precision, optimizer, false, "clips", clip});
+      cases.push_back({precision, optimizer, false, "rarely_clips", rarely_clip});
+      cases.push_back({precision, optimizer, true, "freezes", freeze});
+      cases.push_back(
+          {precision, optimizer, false, "freezes_weights_and_clips", [=](CompileRequest& request) {
+             freeze_weights(request);
+             clip(request);
+           }});
+    }
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::SGD, OptimizerKind::MOMENTUM, OptimizerKind::NESTEROV})
+      cases.push_back({precision, optimizer, true, "decouples_decay", decouple});
+  }
   return cases;
 }
 
@@ -227,7 +260,8 @@ class CudaTail : public testing::TestWithParam<TailCase> {
     if (!has_cuda_device()) GTEST_SKIP() << "no CUDA device";
   }
   RangePair make_pair(int64_t width = 16) const {
-    RangePair pair(GetParam().precision, GetParam().optimizer, GetParam().decay_all, width);
+    RangePair pair(GetParam().precision, GetParam().optimizer, GetParam().decay_all, width,
+                   GetParam().change);
     pair.fill_parameters(40);
     const GraphNode cast = range_node(RangeOp::RANGE_CAST_FP32_TO_FP16, {WEIGHTS}, {COPIES});
     if (is_amp(GetParam().precision)) pair.run({&cast});
@@ -303,8 +337,62 @@ TEST_P(CudaTail, SkipsAStepWhereverAGradientIsNotFinite) {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaTail, testing::ValuesIn(tail_cases()), [](const auto& tested) {
   const TailCase& c = tested.param;
-  return cat(precision_name(c.precision), '_', optimizer_name(c.optimizer), c.decay_all ? "_decays_all" : "");
+  return cat(precision_name(c.precision), '_', optimizer_name(c.optimizer), c.decay_all ? "_decays_all" : "",
+             c.variant.empty() ? "" : "_", c.variant);
 });
+
+/// More segments than one kernel takes: every other layer is frozen, and LARS has a ratio for each tensor.
+TEST_F(CudaRange, ManySegmentsTakeSeveralKernels) {
+  for (const OptimizerKind optimizer : {OptimizerKind::ADAM, OptimizerKind::LARS}) {
+    for (const Precision precision : {Precision::FP32, Precision::FP16}) {
+      RangePair pair(precision, optimizer, false, 8, [](CompileRequest& request) {
+        std::vector<BluePrint> layers;
+        for (int i = 0; i < 120; ++i) layers.push_back(conv(3, 1));
+        layers.insert(layers.end(), {gap(), flatten(), fc(3)});
+        request.model = BluePrint{};
+        request.model.kind = BluePrint::Kind::SEQ;
+        request.model.children = std::move(layers);
+        for (int i = 1; i < 40; i += 2) request.freeze.push_back(cat(i, ".*"));
+      });
+      pair.fill_parameters(40);
+      const GraphNode cast = range_node(RangeOp::RANGE_CAST_FP32_TO_FP16, {WEIGHTS}, {COPIES});
+      if (is_amp(precision)) pair.run({&cast});
+      const std::vector<const GraphNode*> nodes = tail_of(pair.model);
+      for (uint32_t step = 0; step < 3; ++step) {
+        pair.fill_gradients(100 + 500 * step);
+        pair.run(nodes);
+        pair.expect_same(false);
+      }
+    }
+  }
+}
+
+TEST_F(CudaRange, ClearsSingleTensors) {
+  RangePair pair(Precision::FP16, OptimizerKind::SGD);
+  GraphNode clear = range_node(RangeOp::RANGE_CLEAR, {}, {});
+  for (const size_t p : {size_t{0}, size_t{2}, size_t{3}, size_t{7}}) {
+    const ParameterTensors& t = pair.model.parameters.at(p).tensors;
+    clear.tensors.push_back(t.grad_16bit != NO_TENSOR ? t.grad_16bit : t.grad);
+  }
+  for (std::byte& byte : pair.host) byte = std::byte{7};
+  std::ranges::fill(pair.range<int32_t>(pair.host, {Region::S_SCALAR_INT32, Region::S_SCALAR_INT32}), 0);
+  pair.run({&clear});
+  EXPECT_TRUE(pair.cuda == pair.host);
+}
+
+TEST_F(CudaRange, LossScaleGrowsAsOftenAsAskedForOrNever) {
+  for (const int64_t growth_steps : {0, 3}) {
+    RangePair pair(Precision::FP16, OptimizerKind::SGD, false, 16,
+                   [=](CompileRequest& request) { request.loss_scale_growth_steps = growth_steps; });
+    const std::vector<const GraphNode*> nodes = tail_of(pair.model);
+    for (const bool overflow : {false, false, false, true, false, false, false}) {
+      pair.range<float>(pair.host, {Region::G_FC_BIAS, Region::G_FC_BIAS})[1] = overflow ? INF : 0.5f;
+      pair.run(nodes);
+      pair.expect_same(false);
+    }
+    EXPECT_EQ(*pair.at<float>(pair.cuda, LOSS_SCALE), growth_steps == 0 ? 1024.0f : 2048.0f);
+  }
+}
 
 TEST_F(CudaRange, LossScaleHalvesToOneAndDoublesAfterTwoThousandCleanSteps) {
   RangePair pair(Precision::FP16, OptimizerKind::SGD);
@@ -331,7 +419,9 @@ TEST_F(CudaRange, EveryScheduleOnTheDevice) {
   RangePair pair(Precision::FP32, OptimizerKind::ADAM);
   const GraphNode advance = range_node(RangeOp::RANGE_ADVANCE_SCALARS, {}, {});
   for (const ScheduleKind kind :
-       {ScheduleKind::CONSTANT, ScheduleKind::STEP, ScheduleKind::COSINE, ScheduleKind::LINEAR}) {
+       {ScheduleKind::CONSTANT, ScheduleKind::STEP, ScheduleKind::COSINE, ScheduleKind::LINEAR,
+        ScheduleKind::MULTI_STEP, ScheduleKind::EXPONENTIAL, ScheduleKind::POLYNOMIAL,
+        ScheduleKind::COSINE_RESTARTS, ScheduleKind::ONE_CYCLE}) {
     pair.model.request.schedule = {.kind = kind,
                                    .base = 0.3,
                                    .final_fraction = 0.05,
@@ -339,7 +429,12 @@ TEST_F(CudaRange, EveryScheduleOnTheDevice) {
                                    .gamma = 0.3,
                                    .warmup_steps = 20,
                                    .total_steps = 1000,
-                                   .decay_steps = 90};
+                                   .decay_steps = 90,
+                                   .num_milestones = 2,
+                                   .milestones = {90, 500},
+                                   .power = 1.5,
+                                   .restart_steps = 90,
+                                   .restart_factor = 2};
     for (const int32_t step : {0, 1, 19, 20, 21, 89, 90, 91, 500, 777, 998, 999, 1000, 5000}) {
       SCOPED_TRACE(cat("kind ", static_cast<int>(kind), " step ", step));
       pair.scalar<int32_t>(STEP) = step;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <ostream>
 
@@ -80,6 +81,44 @@ TEST_P(CudaTraining, LossesFollowTheCpus) {
   EXPECT_EQ(cuda.counter(SKIPPED_STEPS), 0);
   const float evaluated = evaluate(cpu);
   EXPECT_NEAR(evaluate(cuda), evaluated, tolerance * 2.0 * double{evaluated});
+}
+
+/// Clipped LARS, and a training of which the lower half and something above it are frozen.
+TEST_P(CudaTraining, ClippedAndFrozenTrainingsFollowTheCpus) {
+  for (const bool frozen : {false, true}) {
+    const auto make = [&](BackendKind device, Precision precision) {
+      Recipe recipe = recipe_for(device, precision);
+      recipe.optimizer.clip_norm = 0.5;
+      recipe.optimizer.kind = frozen ? OptimizerKind::ADAMW : OptimizerKind::LARS;
+      recipe.optimizer.trust_coefficient = 0.05;
+      recipe.optimizer.learning_rate = frozen ? 1e-2 : 0.2;
+      if (frozen) {
+        recipe.train.freeze = {"conv1.*",          "bn1.*",  "layer1.*", "layer2.0.bn1.*",
+                               "layer2.0.conv2.*", "fc.bias"};
+        recipe.train.freeze_statistics = true;
+      }
+      return std::make_unique<Session>(residual_net(), IMAGE, CLASSES, recipe);
+    };
+    const auto cpu = make(BackendKind::CPU, Precision::FP32), cuda = make(BackendKind::CUDA, GetParam());
+    const auto kept = [&] {
+      std::vector<std::vector<float>> all;
+      for (const Parameter& parameter : cuda->model().parameters)
+        if (parameter.frozen) all.push_back(cuda->read(parameter.tensors.master));
+      for (const Statistics& statistics : cuda->model().statistics)
+        if (statistics.frozen) all.push_back(cuda->read(statistics.tensors.prev_var));
+      return all;
+    };
+    const auto before = kept();
+    EXPECT_EQ(before.empty(), !frozen);
+    const std::vector<float> want = train(*cpu, 20), got = train(*cuda, 20);
+    // Ratios of small numbers: these rules make more of what a sum's order changes.
+    const double tolerance = std::max(loss_tolerance(GetParam()), 1e-3);
+    for (size_t s = 0; s < want.size(); ++s)
+      EXPECT_NEAR(got[s], want[s], tolerance * double{want[s]}) << "step " << s + 1;
+    EXPECT_LT(want.back(), want.front());
+    EXPECT_EQ(kept(), before);
+    EXPECT_EQ(cuda->counter(SKIPPED_STEPS), 0);
+  }
 }
 
 TEST_P(CudaTraining, TwoRunsGiveTheSameBytes) {
@@ -216,6 +255,91 @@ TEST_P(CudaTraining, PixelsAreNormalizedOnTheDevice) {
       EXPECT_EQ(got_labels, batch.labels);
     }
   }
+}
+
+/// Logical elements of an input tensor, which 16-bit types pad.
+std::vector<float> read_pixels(Session& session, TensorId id) {
+  const DTensor& tensor = session.tensor(id);
+  const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
+  std::vector<std::byte> raw(static_cast<size_t>(tensor.data_bytes()));
+  session.context().read(0, tensor.offset, raw.data(), tensor.data_bytes());
+  std::vector<float> pixels;
+  for (int64_t i = 0; i < tensor.physical_elements(); ++i) {
+    if (i % tensor.strides[2] >= tensor.shape.c()) continue;
+    float value = 0.0f;
+    uint16_t bits = 0;
+    std::memcpy(tensor.dtype == DType::FP32 ? static_cast<void*>(&value) : &bits,
+                &raw[static_cast<size_t>(i) * size], size);
+    pixels.push_back(tensor.dtype == DType::FP32 ? value : from_16bit(bits, tensor.dtype));
+  }
+  return pixels;
+}
+
+/// Mixed in FP32 and rounded once, as the CPU's loader does in FP32; evaluation leaves every batch alone.
+TEST_P(CudaTraining, PixelsAreMixedOnTheDevice) {
+  BatchMix blend, cut;
+  blend.share = 0.3f;
+  cut.share = 0.25f;
+  cut.top = 1, cut.bottom = 4, cut.left = 2, cut.right = 5;
+  for (const Shape& shape : {Shape(3, 5, 7, 1), Shape(4, 6, 5, 3), Shape(1, 5, 5, 4), Shape(5, 4, 6, 17)}) {
+    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    recipe.data.mean = {0.45};
+    recipe.data.std = {0.225};
+    recipe.data.mean.resize(static_cast<size_t>(shape.c()), 0.1);
+    recipe.data.std.resize(static_cast<size_t>(shape.c()), 0.3);
+    recipe.augment.mixup = 1.0;
+    Session cuda(seq(flatten(), fc(3)), shape, 3, recipe);
+    recipe.device = BackendKind::CPU;
+    recipe.precision = Precision::FP32;
+    Session cpu(seq(flatten(), fc(3)), shape, 3, recipe);
+    const Batch batch = make_batch(shape, 3, 1);
+    const auto feed = [&](Session& session, InputBuffer buffer, Variant variant, const BatchMix& mix) {
+      session.feed(buffer, batch.pixels, batch.labels, variant, mix);
+      session.context().load_input(variant, buffer);
+    };
+    for (const InputBuffer buffer : {InputBuffer::A, InputBuffer::B})
+      for (const BatchMix& mix : {blend, cut, BatchMix{}}) {
+        const bool first = buffer == InputBuffer::A;
+        const TensorId data = first ? INPUT_A_DATA : INPUT_B_DATA, mix_id = first ? INPUT_A_MIX : INPUT_B_MIX;
+        const DType dtype = cuda.tensor(data).dtype;
+        const double tolerance = dtype == DType::FP32 ? 1e-6 : tolerance_of(dtype);
+        feed(cuda, buffer, Variant::TRAIN_BASE, mix);
+        feed(cpu, buffer, Variant::TRAIN_BASE, mix);
+        EXPECT_TRUE(close_to(read_pixels(cuda, data), cpu.read(data), tolerance)) << shape;
+        BatchMix arrived;
+        cuda.context().read(0, cuda.tensor(mix_id).offset, &arrived, sizeof arrived);
+        EXPECT_EQ(arrived, mix);
+        feed(cuda, buffer, Variant::VAL_BASE, mix);
+        feed(cpu, buffer, Variant::VAL_BASE, BatchMix{});
+        EXPECT_TRUE(close_to(read_pixels(cuda, data), cpu.read(data), tolerance)) << shape;
+      }
+  }
+}
+
+/// Steps on mixed batches follow the CPU's.
+TEST_P(CudaTraining, MixedBatchesFollowTheCpu) {
+  Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+  recipe.augment.mixup = 1.0;
+  recipe.train.label_smoothing = 0.1;
+  Session cuda(residual_net(), IMAGE, CLASSES, recipe);
+  recipe.device = BackendKind::CPU;
+  recipe.precision = Precision::FP32;
+  Session cpu(residual_net(), IMAGE, CLASSES, recipe);
+  std::vector<float> losses[2];
+  for (const auto& [session, to] : {std::pair(&cuda, &losses[0]), std::pair(&cpu, &losses[1])}) {
+    const auto step = session->context().capture(Variant::TRAIN_BASE, InputBuffer::A);
+    for (int s = 0; s < 10; ++s) {
+      const Batch batch = make_batch(IMAGE, CLASSES, static_cast<uint64_t>(s % 4));
+      BatchMix mix;
+      mix.share = static_cast<float>(s) / 16.0f;
+      if (s % 3 == 1) mix.bottom = 6, mix.right = 6;
+      session->feed(InputBuffer::A, batch.pixels, batch.labels, Variant::TRAIN_BASE, mix);
+      session->context().load_input(Variant::TRAIN_BASE, InputBuffer::A);
+      step->launch();
+      to->push_back(session->number(LOSS));
+    }
+  }
+  EXPECT_TRUE(close_to(losses[0], losses[1], tolerance_of(compute_dtype(GetParam()))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaTraining,

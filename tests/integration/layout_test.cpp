@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "renaissance/graph/plan_report.h"
 #include "support/layout_training.h"
@@ -11,8 +12,9 @@
 namespace tr::test {
 namespace {
 
-Recipe recipe_for(Layout layout, int ranks = 1) {
+Recipe recipe_for(Layout layout, int ranks = 1, Precision precision = Precision::FP32) {
   Recipe recipe;
+  recipe.precision = precision;
   recipe.layout = layout;
   recipe.ranks = ranks;
   recipe.optimizer.kind = OptimizerKind::NESTEROV;
@@ -34,30 +36,38 @@ void expect_same(const TrainingTrace& got, const TrainingTrace& want) {
   EXPECT_EQ(got.predictions, want.predictions);
   EXPECT_TRUE(got.parameters == want.parameters);
   EXPECT_TRUE(got.moments == want.moments);
+  EXPECT_EQ(got.sums, want.sums);
   EXPECT_TRUE(got.statistics == want.statistics);
 }
 
-class LayoutTraining : public testing::TestWithParam<LayoutCase> {};
+class LayoutTraining : public testing::TestWithParam<std::tuple<LayoutCase, Precision>> {};
 
 TEST_P(LayoutTraining, GivesTheSameBits) {
+  const auto& [tested, precision] = GetParam();
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(cat(ranks, " ranks"));
-    const TrainingTrace want = train(GetParam(), recipe_for(Layout::LINEAR, ranks), false);
+    const auto recipe = [&](Layout layout) { return recipe_for(layout, ranks, precision); };
+    const TrainingTrace want = train(tested, recipe(Layout::LINEAR), false);
     EXPECT_TRUE(std::ranges::all_of(want.losses, [](float loss) { return std::isfinite(loss); }));
     EXPECT_NE(want.losses[0], want.losses[5]);
-    expect_same(train(GetParam(), recipe_for(Layout::LINEAR, ranks), true), want);
-    expect_same(train(GetParam(), recipe_for(Layout::PACKED, ranks), false), want);
-    expect_same(train(GetParam(), recipe_for(Layout::PACKED, ranks), true), want);
+    expect_same(train(tested, recipe(Layout::LINEAR), true), want);
+    expect_same(train(tested, recipe(Layout::PACKED), false), want);
+    expect_same(train(tested, recipe(Layout::PACKED), true), want);
     for (const Recompute recompute : {Recompute::CHEAP, Recompute::AUTO}) {
-      Recipe recipe = recipe_for(Layout::PACKED, ranks);
-      recipe.recompute = recompute;
-      expect_same(train(GetParam(), recipe, true), want);
+      Recipe recomputing = recipe(Layout::PACKED);
+      recomputing.recompute = recompute;
+      expect_same(train(tested, recomputing, true), want);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LayoutTraining, testing::ValuesIn(layout_cases()),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, LayoutTraining,
+                         testing::Combine(testing::ValuesIn(layout_cases()),
+                                          testing::Values(Precision::FP32, Precision::BF16)),
+                         [](const auto& tested) {
+                           return cat(std::get<0>(tested.param).name, '_',
+                                      precision_name(std::get<1>(tested.param)));
+                         });
 
 /// The gradients of one step.
 std::vector<std::byte> gradients(std::shared_ptr<const CompiledModel> model, const Recipe& recipe) {

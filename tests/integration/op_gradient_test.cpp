@@ -33,6 +33,11 @@ OpCase without_dx(OpCase c) {
   return c;
 }
 
+OpCase scaled(OpCase c, double x_scale) {
+  c.x_scale = x_scale;
+  return c;
+}
+
 OpCase flattened(OpCase c) {
   c.flatten_x = true;
   return c;
@@ -48,6 +53,12 @@ OpCase loss(std::string name, const Shape& x, float smoothing, std::vector<int32
   return c;
 }
 
+OpCase mixed(OpCase c, float share) {
+  c.attrs.set("mix", true);
+  c.mix_share = share;
+  return c;
+}
+
 std::vector<OpCase> cases() {
   const std::string relu = "relu";
   const Shape map(2, 5, 4, 6), square(3, 4, 4, 5);
@@ -59,6 +70,8 @@ std::vector<OpCase> cases() {
       make_case("conv_dilated", "conv", {Shape(1, 7, 7, 3)}, conv_attributes(4, 3, 1, 2, 2)),
       make_case("conv_groups", "conv", {Shape(2, 4, 4, 6)}, conv_attributes(9, 3, 1, 1, 1, 3)),
       make_case("conv_depthwise", "conv", {Shape(2, 5, 5, 8)}, conv_attributes(8, 3, 2, 1, 1, 8)),
+      make_case("conv_depthwise_5x5", "conv", {Shape(2, 6, 5, 4)}, conv_attributes(4, 5, 1, 2, 1, 4)),
+      make_case("conv_depthwise_dilated", "conv", {Shape(1, 7, 7, 4)}, conv_attributes(8, 3, 2, 2, 2, 4)),
       make_case("conv_relu", "conv", {Shape(1, 4, 4, 8)}, conv_attributes(8, 3, 1, 1, 1, 1, true, relu)),
       without_dx(make_case("conv_one_channel", "conv", {Shape(2, 6, 6, 1)}, conv_attributes(4, 3, 1, 1))),
       make_case("fc", "fc", {Shape(4, 1, 1, 9)}, {{"out_features", int64_t{5}}}),
@@ -71,21 +84,48 @@ std::vector<OpCase> cases() {
       make_case("bn_residual", "bn", {map, map}, {{"residual", true}}),
       make_case("bn_residual_relu", "bn", {map, map}, {{"residual", true}, {"activation", relu}}),
       without_dx(make_case("bn_without_dx", "bn", {square})),
+      make_case("bn_frozen", "bn", {map}, {{"frozen", true}}),
+      make_case("bn_frozen_residual_relu", "bn", {map, map},
+                {{"frozen", true}, {"residual", true}, {"activation", relu}}),
       make_case("relu", "relu", {square}),
       make_case("leaky_relu", "leaky_relu", {square}, {{"negative_slope", 0.2}}),
       make_case("leaky_relu_negative_slope", "leaky_relu", {square}, {{"negative_slope", -0.5}}),
+      scaled(make_case("sigmoid", "sigmoid", {square}), 6.0),
+      scaled(make_case("tanh", "tanh", {square}), 4.0),
+      scaled(make_case("silu", "silu", {square}), 8.0),
+      scaled(make_case("hardswish", "hardswish", {square}), 9.0),
+      scaled(make_case("hardsigmoid", "hardsigmoid", {square}), 9.0),
+      scaled(make_case("relu6", "relu6", {square}), 18.0),
+      scaled(make_case("elu", "elu", {square}, {{"alpha", 0.7}}), 4.0),
+      scaled(make_case("elu_negative_alpha", "elu", {square}, {{"alpha", -0.7}}), 4.0),
+      scaled(make_case("gelu", "gelu", {square}), 6.0),
+      scaled(make_case("gelu_tanh", "gelu", {square}, {{"approximate", std::string("tanh")}}), 6.0),
+      make_case("layer_norm", "layer_norm", {map}, {{"epsilon", 1e-3}}),
+      make_case("layer_norm_vector", "layer_norm", {Shape(5, 1, 1, 9)}),
+      without_dx(make_case("layer_norm_without_dx", "layer_norm", {map})),
+      make_case("layer_scale", "layer_scale", {square}),
+      without_dx(make_case("layer_scale_without_dx", "layer_scale", {square})),
+      make_case("stochastic_depth", "stochastic_depth", {Shape(6, 2, 3, 4)}, {{"probability", 0.4}}),
       make_case("add", "add", {square, square}),
       make_case("maxpool", "maxpool", {Shape(2, 6, 6, 3)}, pool_attributes(2, 2, 0)),
       make_case("maxpool_overlapping", "maxpool", {Shape(1, 7, 7, 4)}, pool_attributes(3, 2, 1)),
       make_case("maxpool_gaps", "maxpool", {Shape(1, 8, 8, 3)}, pool_attributes(2, 3, 0)),
       make_case("avgpool", "avgpool", {Shape(2, 6, 6, 3)}, pool_attributes(2, 2, 0)),
       make_case("avgpool_overlapping", "avgpool", {Shape(1, 7, 7, 4)}, pool_attributes(3, 2, 1)),
+      make_case("maxpool_ceil", "maxpool", {Shape(1, 6, 5, 3)},
+                {{"kernel", int64_t{3}}, {"stride", int64_t{2}}, {"padding", int64_t{0}}, {"ceil", true}}),
+      make_case("adaptive_avgpool", "adaptive_avgpool", {Shape(1, 5, 3, 4)}, {{"size", int64_t{2}}}),
+      make_case("adaptive_avgpool_larger", "adaptive_avgpool", {Shape(2, 2, 3, 3)}, {{"size", int64_t{4}}}),
+      make_case("concat", "concat", {Shape(2, 3, 2, 3), Shape(2, 3, 2, 1), Shape(2, 3, 2, 4)}),
+      make_case("channel_scale", "channel_scale", {square, Shape(3, 1, 1, 5)}),
       make_case("gap", "gap", {square}),
       make_case("dropout", "dropout", {square}, {{"probability", 0.4}}),
       loss("loss", Shape(5, 1, 1, 7), 0.0f),
       loss("loss_smoothing", Shape(5, 1, 1, 7), 0.1f),
       loss("loss_padding", Shape(5, 1, 1, 4), 0.1f, {2, -1, 0, 3, -1}),
       loss("loss_scale", Shape(3, 1, 1, 10), 0.1f, {}, 256.0f),
+      mixed(loss("loss_mixed", Shape(5, 1, 1, 7), 0.0f), 0.3f),
+      mixed(loss("loss_mixed_smoothing", Shape(6, 1, 1, 7), 0.1f), 0.8f),
   };
 }
 

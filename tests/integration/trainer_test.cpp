@@ -348,9 +348,6 @@ TEST(TrainerTest, RefusesBeforeTraining) {
   test::refuses(ErrorKind::RecipeError, "the data has 203; use at most 203",
                 [&] { Trainer trainer(recipe); });
   recipe = small_recipe(small_cnn());
-  recipe.precision = Precision::BF16;
-  test::refuses(ErrorKind::NotSupportedError, "conv 'conv1' ", [&] { Trainer trainer(recipe); });
-  recipe = small_recipe(small_cnn());
   recipe.data.classes = 5;
   test::refuses(ErrorKind::ShapeError, "5 classes need", [&] { Trainer trainer(recipe); });
 }

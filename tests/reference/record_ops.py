@@ -95,7 +95,8 @@ def bn(case):
 
 def maxpool(case):
     a, (x,) = case["attrs"], case_tensors(case)
-    y = F.max_pool2d(nchw(x), a["kernel"], a.get("stride") or a["kernel"], a.get("padding", 0))
+    y = F.max_pool2d(nchw(x), a["kernel"], a.get("stride") or a["kernel"], a.get("padding", 0),
+                     ceil_mode=a.get("ceil", False))
     return differentiate(case, nhwc(y), [x], [])
 
 
@@ -120,9 +121,45 @@ def leaky_relu(case):
     return differentiate(case, F.leaky_relu(x, case["attrs"].get("negative_slope", 0.01)), [x], [])
 
 
+def elementwise(case):
+    (x,), attrs = case_tensors(case), case["attrs"]
+    functions = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "hardswish": F.hardswish,
+                 "hardsigmoid": F.hardsigmoid, "relu6": F.relu6, "elu": F.elu, "gelu": F.gelu}
+    return differentiate(case, functions[case["op"]](x, **attrs), [x], [])
+
+
+def layer_norm(case):
+    (x,) = case_tensors(case)
+    c = x.shape[3]
+    weight, bias = param(case, 0, (1, 1, 1, c), 1.0), param(case, 1, (1, 1, 1, c))
+    y = F.layer_norm(x, (c,), weight.reshape(-1), bias.reshape(-1), case["attrs"].get("epsilon", 1e-6))
+    return differentiate(case, y, [x], [weight, bias])
+
+
+def layer_scale(case):
+    (x,) = case_tensors(case)
+    scale = param(case, 0, (1, 1, 1, x.shape[3]))
+    return differentiate(case, x * scale, [x], [scale])
+
+
 def add(case):
     x = case_tensors(case)
     return differentiate(case, x[0] + x[1], x, [])
+
+
+def concat(case):
+    x = case_tensors(case)
+    return differentiate(case, torch.cat(x, 3), x, [])
+
+
+def channel_scale(case):
+    x = case_tensors(case)
+    return differentiate(case, x[0] * x[1], x, [])
+
+
+def adaptive_avgpool(case):
+    (x,) = case_tensors(case)
+    return differentiate(case, nhwc(F.adaptive_avg_pool2d(nchw(x), case["attrs"]["size"])), [x], [])
 
 
 def unchanged(case):
@@ -196,6 +233,13 @@ def cases():
     yield c("depthwise_multiplier2", [2, 6, 6, 4], 8, 3, padding=1, groups=4)
     yield c("depthwise_odd_channels", [1, 6, 6, 3], 3, 5, padding=2, groups=3)
     yield c("depthwise_dilated", [1, 9, 9, 8], 8, 3, padding=2, dilation=2, groups=8, bias=False)
+    yield c("depthwise_5x5_stride2", [2, 11, 9, 12], 12, 5, stride=2, padding=2, groups=12, bias=False)
+    yield c("depthwise_7x7", [1, 9, 9, 16], 16, 7, padding=3, groups=16)
+    yield c("depthwise_stride2_without_dx", [2, 8, 8, 8], 8, 3, stride=2, padding=1, groups=8, bias=False,
+            needs_dx=[False])
+    yield c("depthwise_dilated_stride2", [1, 11, 11, 8], 8, 3, stride=2, padding=2, dilation=2, groups=8)
+    yield c("depthwise_one_pixel", [1, 1, 1, 24], 24, 3, padding=1, groups=24, bias=False)
+    yield c("groups_stride2_dilated", [2, 9, 9, 16], 24, 3, stride=2, padding=2, dilation=2, groups=8)
     yield c("relu", [2, 8, 8, 16], 16, 3, padding=1, activation="relu")
     yield c("relu_no_bias", [2, 6, 7, 3], 5, 3, padding=1, bias=False, activation="relu")
     yield c("relu_without_dx", [2, 8, 8, 1], 8, 3, padding=1, activation="relu", reads_network_input=True,
@@ -260,6 +304,15 @@ def cases():
         yield make(f"maxpool_{name}", "maxpool", [x], maxpool, attrs)
         yield make(f"avgpool_{name}", "avgpool", [x], avgpool, attrs)
 
+    for name, x, attrs in [("ceil", [2, 6, 8, 8], dict(kernel=3, stride=2, ceil=True)),
+                           ("ceil_in_padding", [1, 5, 4, 3], dict(kernel=2, stride=3, padding=1, ceil=True)),
+                           ("ceil_2x2", [2, 7, 5, 16], dict(kernel=2, stride=2, ceil=True)),
+                           ("ceil_stride1", [1, 5, 5, 8], dict(kernel=3, stride=1, padding=1, ceil=True))]:
+        yield make(f"maxpool_{name}", "maxpool", [x], maxpool, attrs)
+    for name, x, size in [("smaller", [2, 10, 7, 5], 4), ("larger", [2, 2, 3, 8], 7), ("same", [1, 7, 7, 3], 7),
+                          ("one", [2, 5, 4, 16], 1)]:
+        yield make(f"adaptive_avgpool_{name}", "adaptive_avgpool", [x], adaptive_avgpool, {"size": size})
+
     for name, x in [("7x7", [2, 7, 7, 5]), ("one_by_one_map", [3, 1, 1, 4]), ("one_channel", [4, 5, 3, 1]),
                     ("wide", [2, 4, 4, 64])]:
         yield make(f"gap_{name}", "gap", [x], gap)
@@ -269,8 +322,35 @@ def cases():
     for name, x, attrs in [("map", [2, 5, 5, 3], {}), ("vector", [4, 1, 1, 33], {"negative_slope": 0.2}),
                            ("negative_slope", [1, 3, 2, 7], {"negative_slope": -0.5})]:
         yield make(f"leaky_relu_{name}", "leaky_relu", [x], leaky_relu, attrs)
+    for op, attrs in [("sigmoid", {}), ("tanh", {}), ("silu", {}), ("hardswish", {}), ("hardsigmoid", {}),
+                      ("relu6", {}), ("elu", {}), ("elu", {"alpha": 0.3}), ("elu", {"alpha": -0.7}), ("gelu", {}),
+                      ("gelu", {"approximate": "tanh"})]:
+        name = "_".join([op] + [str(v).replace(".", "").replace("-", "minus") for v in attrs.values()])
+        yield make(f"{name}_map", op, [[2, 5, 5, 7]], elementwise, attrs, x_scale=16.0)
+        yield make(f"{name}_vector", op, [[1, 1, 1, 33]], elementwise, attrs, x_scale=4.0)
+    for name, x, attrs in [("map", [2, 5, 5, 7], {}), ("vector", [4, 1, 1, 33], {"epsilon": 1e-2}),
+                           ("wide", [1, 3, 3, 192], {}), ("one_pixel", [1, 1, 1, 8], {}),
+                           ("many_pixels", [3, 17, 13, 24], {})]:
+        yield make(f"layer_norm_{name}", "layer_norm", [x], layer_norm, attrs)
+    yield make("layer_norm_without_dx", "layer_norm", [[2, 3, 3, 16]], layer_norm, needs_dx=[False])
+    for name, x in [("map", [2, 5, 5, 7]), ("vector", [4, 1, 1, 33]), ("one_element", [1, 1, 1, 1]),
+                    ("many_pixels", [3, 17, 13, 24])]:
+        yield make(f"layer_scale_{name}", "layer_scale", [x], layer_scale)
+    yield make("layer_scale_without_dx", "layer_scale", [[2, 3, 3, 16]], layer_scale, needs_dx=[False])
+    for name, channels, map_ in [("two", [8, 16], [2, 5, 4]), ("odd", [3, 1, 7], [2, 3, 3]), ("one", [5], [1, 2, 2]),
+                                 ("vectors", [12, 20], [4, 1, 1]), ("four", [64, 128, 32, 32], [1, 3, 2])]:
+        yield make(f"concat_{name}", "concat", [[*map_, c] for c in channels], concat)
+    yield make("concat_without_first_dx", "concat", [[2, 3, 3, 4], [2, 3, 3, 4]], concat, needs_dx=[False, True])
+    for name, x in [("map", [2, 5, 5, 8]), ("odd", [3, 4, 3, 7]), ("one_element", [1, 1, 1, 1]),
+                    ("wide", [2, 9, 9, 136])]:
+        yield make(f"channel_scale_{name}", "channel_scale", [x, [x[0], 1, 1, x[3]]], channel_scale)
+    for name, needs in [("first", [True, False]), ("second", [False, True])]:
+        yield make(f"channel_scale_{name}_dx", "channel_scale", [[2, 3, 3, 5], [2, 1, 1, 5]], channel_scale,
+                   needs_dx=needs)
     yield make("identity", "identity", [[2, 3, 5, 7]], unchanged, only="forward")
     yield make("dropout_inference", "dropout", [[2, 3, 5, 7]], unchanged, {"probability": 0.5}, only="inference")
+    yield make("stochastic_depth_inference", "stochastic_depth", [[2, 3, 5, 7]], unchanged, {"probability": 0.5},
+               only="inference")
 
     def s(name, n, classes, x_scale=4.0, **more):
         return make(f"softmax_cross_entropy_{name}", "softmax_cross_entropy", [[n, 1, 1, classes]],

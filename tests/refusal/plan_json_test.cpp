@@ -53,7 +53,7 @@ void expect_keys(const Json& report) {
     EXPECT_EQ(keys(report["zone"]), (Keys{"base", "bytes", "lower_bound"}));
   else
     EXPECT_EQ(report["zone"], nullptr);
-  ASSERT_EQ(report["regions"].size(), 68u);
+  ASSERT_EQ(report["regions"].size(), 74u);
   for (const Json& region : report["regions"]) ASSERT_EQ(keys(region), REGION_KEYS);
   for (const Json& tensor : report["tensors"]) ASSERT_EQ(keys(tensor), TENSOR_KEYS);
   ASSERT_EQ(report["programs"].size(), 2u);
@@ -242,7 +242,7 @@ TEST(PlanText, ShowsAllRegions) {
   write_file(folder / "r.yaml", small_recipe());
   const Outcome outcome = run_program(folder.path(), {"plan", "r.yaml"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* text : {"B_PREV_MEAN", "068  R_RESULT_ACCUMULATED", "off: needs has_ema",
+  for (const char* text : {"B_PREV_MEAN", "074  R_RESULT_ACCUMULATED", "off: needs has_ema",
                            "train_lowres_last", "recipe  ", "Peak of training: ", "Peak of evaluation: "})
     EXPECT_THAT(outcome.out, testing::HasSubstr(text));
   EXPECT_THAT(outcome.out, testing::ContainsRegex("parameters +1108\n"));

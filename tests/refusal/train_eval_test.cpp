@@ -74,6 +74,26 @@ TEST(TrainEval, JsonIsOneLineAndEvalReproducesIt) {
   EXPECT_EQ(metrics["samples"], 30);
 }
 
+TEST(TrainEval, AveragedWeightsAreReportedAndSaved) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", small_recipe());
+  const Outcome trained = run_program(
+      folder.path(), {"train", "r.yaml", "ema=0.5", "train.accumulate=2", "--json", "--run-dir", "run"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("  ema loss "));
+  const json result = json::parse(trained.out), epoch = last_line(folder / "run/metrics.jsonl");
+  EXPECT_NE(result["val_ema_loss"], result["val_loss"]);
+  for (const char* key : {"val_ema_loss", "val_ema_top1", "val_ema_top5"})
+    EXPECT_EQ(epoch[key], result[key]) << key;
+  const Outcome evaluated = run_program(
+      folder.path(), {"eval", "run/recipe.yaml", "--weights", "run/weights_ema.safetensors", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_EQ(json::parse(evaluated.out)["loss"], result["val_ema_loss"]);
+  const Outcome refused = run_program(folder.path(), {"train", "r.yaml", "ema.switch_epochs=1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("'ema.decay' is 0: there is no average to go on from"));
+}
+
 TEST(TrainEval, PipedProgressIsPlainLines) {
   const TempFolder folder;
   write_file(folder / "r.yaml", small_recipe());

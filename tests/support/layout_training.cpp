@@ -30,12 +30,26 @@ std::vector<LayoutCase> layout_cases() {
   const BluePrint leaky =
       seq(conv(7, 3, 1, 1), leaky_relu(0.1), avgpool(2, 2), conv(9, 3, 1, 1), bn(), leaky_relu(-0.2),
           avgpool(3, 2, 1), leaky_relu(), gap(), flatten(), fc(CLASSES));
+  const BluePrint block = seq(conv(8, 5, 1, 2, {.groups = 8}), layer_norm(), conv(16, 1), gelu(), conv(8, 1),
+                              layer_scale(0.5), stochastic_depth(0.4));
+  const BluePrint smooth =
+      seq(conv(8, 3, 1, 1, {.bias = false}), bn(), hardswish(), residual(block), elu(), conv(12, 3, 2, 1),
+          silu(), residual(seq(conv(12, 1), sigmoid(), stochastic_depth(0.3, "batch"))), tanh(),
+          conv(9, 3, 1, 1), relu6(), gelu("tanh"), gap(), flatten(), fc(7), hardsigmoid(), fc(CLASSES));
+  const BluePrint gate = seq(gap(), conv(4, 1), silu(), conv(17, 1), sigmoid());
+  const BluePrint branched = seq(
+      conv(8, 3, 1, 1, {.bias = false}), bn(), relu(),
+      branches("concat", {identity(), seq(conv(4, 1), relu()), seq(maxpool(3, 1, 1), conv(5, 1))}),
+      branches("channel_scale", {identity(), gate}), maxpool(3, 2, 0, true),
+      branches("add", {conv(6, 3, 1, 1), conv(6, 1)}), relu(), adaptive_avgpool(4), flatten(), fc(CLASSES));
   return {{"mlp", mlp, image},
           {"cnn_dropout", dropping, image},
           {"residual", residual_net(), image},
           {"residual_apart", residual_net(), image, false},
           {"plain_bn", plain, image},
-          {"leaky_avgpool", leaky, image}};
+          {"leaky_avgpool", leaky, image},
+          {"smooth", smooth, image},
+          {"branched", branched, image}};
 }
 
 CompileRequest layout_request(const LayoutCase& c, const Recipe& recipe) {
@@ -82,6 +96,7 @@ TrainingTrace trace_training(Session& session) {
                                   Variant::VAL_BASE, Variant::VAL_LAST})
       run(variant);
   trace.parameters = session.bytes(Region::W_BN_BIAS, Region::W_DEEP_CONV);
+  for (const BaselineId id : {LOSS_SUM, TOP1_SUM, TOP5_SUM}) trace.sums.push_back(session.number(id));
   trace.moments = session.bytes(Region::M_BN_BIAS, Region::M_DEEP_CONV);
   trace.statistics = session.bytes(Region::B_PREV_MEAN, Region::B_NEXT_VAR);
   return trace;

@@ -17,7 +17,8 @@ struct LayoutCase {
 void PrintTo(const LayoutCase& c, std::ostream* out);
 
 /// Fully connected, convolutional with dropout, residual (fused and apart), plain with batch norm, leaky ReLU
-/// with average pooling. Five classes.
+/// with average pooling, smooth activations with layer norm and stochastic depth, branches that are
+/// concatenated, multiplied and added. Five classes.
 std::vector<LayoutCase> layout_cases();
 
 /// The last batches are smaller than the others, validation batches larger.
@@ -29,6 +30,7 @@ struct TrainingTrace {
   std::vector<float> losses, top1;  ///< of each step, evaluation included
   std::vector<int32_t> predictions;
   std::vector<std::byte> parameters, moments, statistics;
+  std::vector<float> sums;  ///< of loss, top-1 and top-5 over all samples of all steps
 };
 /// Six training steps of two shapes over both input buffers, with an evaluation after the third and the last.
 TrainingTrace trace_training(Session& session);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <ostream>
 
 #include "ops/support/cpu.h"
+#include "renaissance/core/batch_mix.h"
 #include "support/sixteen_bits.h"
 
 namespace tr::test {
@@ -26,12 +28,15 @@ bool is_int_baseline(int id) {
   switch (id) {
     case INPUT_A_LABEL:
     case INPUT_B_LABEL:
+    case INPUT_A_MIX:
+    case INPUT_B_MIX:
     case LABEL:
     case PREDICTED_LABEL:
     case NAN_FLAG:
     case STEP:
     case CLEAN_STEPS:
     case SKIPPED_STEPS:
+    case ACCUMULATED_SAMPLES:
     case DROPOUT_SEED:
     case DROPOUT_COUNTER:
     case SYNC_COUNTERS:
@@ -181,6 +186,8 @@ void OpRig::add_tensors() {
     add(Port::STATE_PREV, 1, per_channel, DType::FP32, Region::B_PREV_VAR);
     add(Port::STATE_NEXT, 0, per_channel, DType::FP32, Region::B_NEXT_MEAN);
     add(Port::STATE_NEXT, 1, per_channel, DType::FP32, Region::B_NEXT_VAR);
+    add(Port::EQUIVALENT, 0, per_channel, DType::FP32, Region::W_EQ_SCALE);
+    add(Port::EQUIVALENT, 1, per_channel, DType::FP32, Region::W_EQ_BIAS);
   }
   const std::vector<SavedSpec> saved = entry_.spec->saved(query_);
   for (int i = 0; i < static_cast<int>(saved.size()); ++i) {
@@ -192,6 +199,7 @@ void OpRig::add_tensors() {
 }
 
 void OpRig::add_baseline() {
+  add(Port::BASELINE, INPUT_A_MIX, Shape(1, 1, 1, BATCH_MIX_WORDS), DType::INT32, Region::I_A_LABEL);
   for (int id = LABEL; id < NUM_BASELINE_IDS; ++id) {
     const bool is_int = is_int_baseline(id);
     Shape shape;
@@ -236,6 +244,7 @@ void OpRig::fill_tensors(const OpCase& c) {
   values(Port::BASELINE, LABEL_SMOOTHING)[0] = c.label_smoothing;
   values(Port::BASELINE, LOSS_SCALE)[0] = c.loss_scale;
   values(Port::BASELINE, BATCH_SIZE)[0] = static_cast<float>(query_.x.front().n());
+  ints(Port::BASELINE, INPUT_A_MIX)[0] = std::bit_cast<int32_t>(c.mix_share);
   ints(Port::BASELINE, DROPOUT_SEED)[0] = static_cast<int32_t>(c.salt);
 }
 

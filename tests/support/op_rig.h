@@ -66,6 +66,7 @@ struct OpCase {
   bool statistics = false;  ///< FORWARD writes STATISTICS, or reads them if the operator takes any
   int statistics_rows = 2;  ///< then: 1 an offset only, 2 sums, 3 both
   Target target;            ///< its backend is replaced by the rig's
+  float mix_share = 0.0f;   ///< of a loss with `mix`
 };
 
 void PrintTo(const OpCase& c, std::ostream* out);

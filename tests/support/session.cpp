@@ -5,6 +5,8 @@
 #include "data/transform.h"
 #include "renaissance/core/error.h"
 #include "renaissance/core/philox.h"
+#include "renaissance/train/trainer.h"
+#include "support/sixteen_bits.h"
 #include "train/initialize.h"
 
 namespace tr::test {
@@ -53,6 +55,8 @@ CompileRequest session_request(BluePrint net, const Shape& input, int64_t classe
   request.target = default_target(recipe.device);
   request.target.ranks = recipe.ranks;
   request.target.deterministic = recipe.deterministic;
+  set_update_options(recipe, request);
+  request.mix_samples = recipe.augment.mixup > 0.0 || recipe.augment.cutmix > 0.0;
   request.schedule.kind = ScheduleKind::CONSTANT;
   request.schedule.base = recipe.optimizer.learning_rate;
   for (const double mean : recipe.data.mean) request.pixel_mean.push_back(static_cast<float>(mean));
@@ -92,7 +96,14 @@ TensorId Session::id(const std::string& name) const {
 }
 
 std::vector<float> Session::read(TensorId tensor_id) {
-  std::vector<float> values(static_cast<size_t>(tensor(tensor_id).shape.numel()));
+  const DTensor& from = tensor(tensor_id);
+  std::vector<float> values(static_cast<size_t>(from.shape.numel()));
+  if (from.dtype != DType::FP32) {
+    std::vector<uint16_t> bits(values.size());
+    context_->read(0, from.offset, bits.data(), static_cast<int64_t>(2 * bits.size()));
+    std::ranges::transform(bits, values.begin(), [&](uint16_t b) { return from_16bit(b, from.dtype); });
+    return values;
+  }
   context_->read(0, tensor(tensor_id).offset, values.data(),
                  static_cast<int64_t>(values.size() * sizeof(float)));
   return values;
@@ -117,13 +128,14 @@ std::vector<std::byte> Session::bytes(Region first, Region last) {
 }
 
 void Session::feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels,
-                   Variant variant) {
+                   Variant variant, const BatchMix& mix) {
   const Shape& input = model_->plan(variant).tensor(INPUT_A_DATA).shape;
   TR_CHECK(std::ssize(pixels) == input.numel() && std::ssize(labels) == input.n(), ShapeError,
            cat("batch of ", pixels.size(), " pixels and ", labels.size(), " labels for ", input));
   context_->wait_input(buffer);
   const InputSlot slot = context_->input(0, buffer);
   std::ranges::copy(labels, slot.labels);
+  if (slot.mix != nullptr) *slot.mix = mix;
   if (slot.raw_bytes) {
     std::ranges::copy(pixels, reinterpret_cast<uint8_t*>(slot.data));
     return;
@@ -134,8 +146,16 @@ void Session::feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::spa
   transform.mean = model_->request.pixel_mean;
   transform.std = model_->request.pixel_std;
   fill_lookup_table(transform, input.c(), table);
-  auto* out = reinterpret_cast<float*>(slot.data);
-  for (size_t i = 0; i < pixels.size(); ++i) out[i] = table[i % channels * 256 + pixels[i]];
+  std::vector<float> normalized(pixels.size());
+  for (size_t i = 0; i < pixels.size(); ++i) normalized[i] = table[i % channels * 256 + pixels[i]];
+  const PixelBatch batch{reinterpret_cast<std::byte*>(normalized.data()),
+                         DType::FP32,
+                         input.n(),
+                         input.h(),
+                         input.w(),
+                         input.c()};
+  mix_pixels(mix, batch, 0, batch.pairs());
+  put_pixels(slot, normalized, input.c());
 }
 
 }  // namespace tr::test

@@ -40,7 +40,7 @@ class Session {
   const DTensor& tensor(TensorId id) const { return model_->plan(Variant::TRAIN_BASE).tensor(id); }
   TensorId id(const std::string& name) const;
 
-  /// Dense FP32 tensors.
+  /// Dense tensors, of FP32 or, to be read, of 16 bits.
   std::vector<float> read(TensorId tensor_id);
   void write(TensorId tensor_id, const std::vector<float>& values);
   float number(BaselineId scalar) { return read(scalar)[0]; }
@@ -49,9 +49,9 @@ class Session {
   std::vector<std::byte> bytes(Region first, Region last);
 
   /// Puts a batch where the loader would, normalized where the backend does not do that itself. `pixels` are
-  /// dense NHWC of the variant's shape.
+  /// dense NHWC of the variant's shape. `mix`: where the recipe mixes.
   void feed(InputBuffer buffer, std::span<const uint8_t> pixels, std::span<const int32_t> labels,
-            Variant variant = Variant::TRAIN_BASE);
+            Variant variant = Variant::TRAIN_BASE, const BatchMix& mix = {});
 
  private:
   std::shared_ptr<const CompiledModel> model_;

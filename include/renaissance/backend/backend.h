@@ -8,10 +8,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "renaissance/backend/arena_keeper.h"
+#include "renaissance/core/batch_mix.h"
 #include "renaissance/graph/compiler.h"
 #include "renaissance/graph/node_work.h"
 
@@ -25,12 +27,20 @@ class CapturedStep {
   virtual void launch() = 0;
 };
 
-/// Where a loader puts one rank's next batch: dense NHWC pixels and labels.
+/// Where a loader puts one rank's next batch: NHWC pixels and labels.
 struct InputSlot {
   std::byte* data = nullptr;
   int32_t* labels = nullptr;
-  bool raw_bytes = false;  ///< UINT8 pixels that the device normalizes; else normalized FP32
+  bool raw_bytes = false;  ///< dense UINT8 pixels that the device normalizes; else normalized, of `dtype`
+  DType dtype =
+      DType::FP32;  ///< FP32, dense; FP16 and BF16 with zeros from the last channel to the next pixel
+  int64_t pixel_stride = 0;  ///< elements from one normalized pixel to the next
+  /// How the batch is mixed; pixels that are not raw bytes must be mixed already. Null where no batch is.
+  BatchMix* mix = nullptr;
 };
+/// Puts dense normalized pixels at the slot's beginning, rounded to its type. StateError where it takes
+/// bytes.
+void put_pixels(const InputSlot& slot, std::span<const float> pixels, int64_t channels);
 
 /// What a device reaches on work made for it.
 struct DeviceRates {
@@ -38,8 +48,8 @@ struct DeviceRates {
   double matrix_flops_per_s = 0.0;  ///< of a square matrix product, random operands
 };
 
-/// Device time of one call of a step run by itself, and the least that it must do. A call may be several nodes
-/// that the backend has one kernel for, which then moves fewer bytes than they would.
+/// Device time of one call of a step run by itself, and the least that it must do. A call may be several
+/// nodes that the backend has one kernel for, which then moves fewer bytes than they would.
 struct NodeTime {
   std::string name;
   double ms = 0.0;
@@ -53,7 +63,11 @@ class Context {
   virtual const CompiledModel& model() const = 0;
   virtual const ArenaKeeper& arenas() const = 0;
   /// The graph of a variant's whole step over one input buffer.
-  virtual std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer) = 0;
+  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer) {
+    return capture(variant, buffer, StepKind::WHOLE);
+  }
+  /// Likewise of another kind of step; ValueError where the model has none (step_parts()).
+  virtual std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer, StepKind kind) = 0;
   /// Only some parts of a step, for instance WEIGHT_CAST after loading weights.
   virtual std::unique_ptr<CapturedStep> capture_parts(Variant variant, InputBuffer buffer,
                                                       const std::vector<GraphId>& parts) = 0;
@@ -61,8 +75,9 @@ class Context {
   virtual InputSlot input(int rank, InputBuffer buffer) = 0;
   /// Returns when nothing that was launched reads the memory of input(…, buffer) any more.
   virtual void wait_input(InputBuffer buffer) = 0;
-  /// True: while a step over one buffer computes, it takes in the batch in the host memory of the other, which
-  /// must be filled before that step is launched. The first batch of a pass is taken in by load_input().
+  /// True: while a step over one buffer computes, it takes in the batch in the host memory of the other,
+  /// which must be filled before that step is launched. The first batch of a pass is taken in by
+  /// load_input().
   virtual bool loads_ahead() const { return false; }
   /// Takes in `buffer`'s batch, of `variant`'s shape, in order with launched steps.
   virtual void load_input(Variant /*variant*/, InputBuffer /*buffer*/) {}

@@ -9,7 +9,7 @@
 namespace tr {
 
 /// What a random number is for; part of its counter, so that streams never meet.
-enum class RandomPurpose : uint32_t { INIT = 1, SHUFFLE, CROP, FLIP, DROPOUT, SYNTHETIC };
+enum class RandomPurpose : uint32_t { INIT = 1, SHUFFLE, CROP, FLIP, DROPOUT, SYNTHETIC, ERASE, MIX };
 
 class Philox {
  public:

@@ -56,7 +56,7 @@ class Shape {
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// The 68 regions of an arena, from low to high address. What each holds: docs/memory-plan.md.
+/// The 74 regions of an arena, from low to high address. What each holds: docs/memory-plan.md.
 /// "…_FP16" means the recipe's 16-bit type.
 enum class Region : uint8_t {
   B_PREV_MEAN, B_PREV_VAR, B_NEXT_MEAN, B_NEXT_VAR,
@@ -68,6 +68,7 @@ enum class Region : uint8_t {
   G_BN_BIAS, G_BN_WEIGHT, G_FC_BIAS, G_FC_WEIGHT, G_FIRST_CONV, G_DEEP_CONV,
   R_RESULT,
   G_FC_WEIGHT_FP16, G_FIRST_CONV_FP16, G_DEEP_CONV_FP16,
+  GA_BN_BIAS, GA_BN_WEIGHT, GA_FC_BIAS, GA_FC_WEIGHT, GA_FIRST_CONV, GA_DEEP_CONV,
   M_BN_BIAS, M_BN_WEIGHT, M_FC_BIAS, M_FC_WEIGHT, M_FIRST_CONV, M_DEEP_CONV,
   V_BN_BIAS, V_BN_WEIGHT, V_FC_BIAS, V_FC_WEIGHT, V_FIRST_CONV, V_DEEP_CONV,
   N_FC_WEIGHT, N_FIRST_CONV, N_DEEP_CONV,
@@ -81,18 +82,18 @@ enum class Region : uint8_t {
   DEFAULT = B_PREV_MEAN,
 };
 /// Size of an array indexed by Region, the end sentinel included.
-inline constexpr int NUM_REGIONS = 69;
+inline constexpr int NUM_REGIONS = 75;
 static_assert(static_cast<int>(Region::END) + 1 == NUM_REGIONS);
 
 std::string_view region_name(Region region);
-/// Throws ValueError for a name that is not one of the 68.
+/// Throws ValueError for a name that is not one of the 74.
 Region parse_region(std::string_view name);
 inline Region region_at(int index) { return static_cast<Region>(index); }
 inline int index_of(Region region) { return static_cast<int>(region); }
 
 /// What a region's existence depends on.
 enum class RegionCondition : uint8_t {
-  ALWAYS, BN_FOLDED, HAS_EMA, HAS_EMA_AND_AMP, AMP, NO_AMP, FIRST_MOMENT, SECOND_MOMENT, LARS
+  ALWAYS, BN_FOLDED, HAS_EMA, HAS_EMA_AND_AMP, AMP, NO_AMP, ACCUMULATION, FIRST_MOMENT, SECOND_MOMENT, LARS
 };
 std::string_view region_condition_name(RegionCondition condition);
 

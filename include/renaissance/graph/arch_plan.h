@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,20 @@ ArchPlan lower(const BluePrint& model, const Catalog& catalog);
 /// Logical shape of every value for one input shape. ShapeError names the layer.
 std::vector<Shape> infer_shapes(const ArchPlan& arch, const Shape& input);
 
-/// Shapes as they lie in memory: a view's is that of the value it looks at.
+/// Shapes as they lie in memory: a view's is that of the value it looks at, and what is computed from a view
+/// element by element lies as that does.
 std::vector<Shape> storage_shapes(const ArchPlan& arch, const std::vector<Shape>& shapes);
+
+/// ShapeError naming the layer where one reads a flattened feature map that it would take for another shape.
+void check_flattened_inputs(const ArchPlan& arch, const std::vector<Shape>& logical,
+                            const std::vector<Shape>& stored);
 
 /// What layer `index` may depend on, given storage shapes.
 OpQuery layer_query(const ArchPlan& arch, size_t index, const std::vector<Shape>& shapes, DType dtype,
                     const Target& target);
+
+/// Leaves out layers that change nothing for any of these input shapes.
+ArchPlan without_idle_layers(ArchPlan arch, std::span<const Shape> inputs);
 
 /// Lets layers absorb their only consumer where OpSpec::absorb() and the backend's offers for the result
 /// allow it. Names of the layers that remain do not change; parameters neither.

@@ -13,21 +13,27 @@ namespace tr {
 
 enum class NodeKind : uint8_t { COMPUTE, RANGE };
 
-/// The named parts of a step, in the order they run.
+/// The named parts of a step, in the order they run; the last three run between steps.
 enum class GraphId : uint8_t {
   INPUT,
   ZERO_GRAD,
   FORWARD,
   BACKWARD,
   GRAD_CAST,
+  ACCUMULATE,    ///< of micro-batches whose gradients wait for the update
+  GRAD_AVERAGE,  ///< of the micro-batch that ends the wait
   EXCHANGE,
   WATCH,
   OPTIMIZER,
   WEIGHT_CAST,
   EMA,
   STATISTICS,
+  MICRO_STATISTICS,  ///< in place of STATISTICS where no update follows
   INFERENCE,
   METRICS,
+  EVAL_SETUP,      ///< once before an evaluation
+  EVAL_SETUP_EMA,  ///< once before an evaluation of the averaged weights
+  EMA_SWITCH,      ///< the averaged weights become the trained ones
   END
 };
 inline constexpr int NUM_GRAPHS = static_cast<int>(GraphId::END);
@@ -43,11 +49,15 @@ enum class RangeOp : uint8_t {
   RANGE_UPDATE_BIAS_MOMENTUM,
   RANGE_UPDATE_BIAS_NESTEROV,
   RANGE_UPDATE_BIAS_ADAM,
+  RANGE_UPDATE_BIAS_LARS,
+  RANGE_UPDATE_BIAS_LARS_NESTEROV,
   RANGE_UPDATE_WEIGHT_SGD,
   RANGE_UPDATE_WEIGHT_MOMENTUM,
   RANGE_UPDATE_WEIGHT_NESTEROV,
   RANGE_UPDATE_WEIGHT_ADAM,
   RANGE_UPDATE_WEIGHT_ADAMW,
+  RANGE_UPDATE_WEIGHT_LARS,
+  RANGE_UPDATE_WEIGHT_LARS_NESTEROV,
   RANGE_EMA_PARAM_UPDATE,
   RANGE_SEMA_SWITCH,
   RANGE_CLEAR,
@@ -60,8 +70,17 @@ enum class RangeOp : uint8_t {
   RANGE_GRAD_SCALING,
   RANGE_ACCUM_METRICS,
   RANGE_ADVANCE_SCALARS,  ///< step, bias corrections, learning rate, dropout counter, after the NaN check
+  RANGE_CLIP_NORM,        ///< gradients whose norm over the whole range is too large are scaled down
+  RANGE_TRUST_RATIOS,     ///< of LARS, one per weight tensor, from the norms of weights and gradients
+  RANGE_GRAD_ACCUMULATE,  ///< adds this micro-batch's gradients × samples; counts them; dropout counter
+  RANGE_GRAD_AVERAGE,     ///< gradients of all samples since the last update; clears what was accumulated
+  RANGE_FOLD_BN,          ///< scale and bias that batch norm has with its running statistics
 };
 std::string_view range_op_name(RangeOp op);
+/// An optimizer's step over a block of parameters.
+inline bool is_update(RangeOp op) {
+  return op >= RangeOp::RANGE_UPDATE_BIAS_SGD && op <= RangeOp::RANGE_UPDATE_WEIGHT_LARS_NESTEROV;
+}
 /// Needs every rank at once.
 bool is_collective(RangeOp op);
 
@@ -88,8 +107,12 @@ struct GraphNode {
   // RANGE
   RangeOp range_op = RangeOp::RANGE_CLEAR;
   std::vector<RegionRange> in, out;
-  TensorId from = NO_TENSOR, to = NO_TENSOR;  ///< RANGE_D2D_COPY of one tensor instead of ranges
-  bool only_when_clean = false;               ///< does nothing while NAN_FLAG is set
+  /// RANGE_D2D_COPY of one tensor instead of ranges; RANGE_ACCUM_METRICS counts the labels in `from`.
+  TensorId from = NO_TENSOR, to = NO_TENSOR;
+  std::vector<TensorId> tensors;   ///< RANGE_CLEAR of these instead of ranges
+  std::vector<TensorId> excluded;  ///< masters that, with their twins, an update leaves alone
+  bool decoupled_decay = false;    ///< an update shrinks weights first: w *= 1 - rate × decay
+  bool only_when_clean = false;    ///< does nothing while NAN_FLAG is set
 };
 
 struct ComputationGraph {
@@ -100,5 +123,8 @@ struct ComputationGraph {
 
 /// A region pair as (offset, bytes) under one plan, looked up once, at capture.
 std::pair<int64_t, int64_t> resolve_region_bounds(const MemoryPlan& plan, const RegionRange& range);
+/// The slots of `tensors` as (offset, bytes), in order; neighbours are one.
+std::vector<std::pair<int64_t, int64_t>> resolve_slots(const MemoryPlan& plan,
+                                                       const std::vector<TensorId>& tensors);
 
 }  // namespace tr

@@ -24,6 +24,14 @@ inline constexpr int NUM_PROGRAMS = 2;
 std::string_view program_name(Program program);
 inline Program program_of(Variant variant) { return is_training(variant) ? Program::TRAIN : Program::EVAL; }
 
+/// What a captured step of a variant does.
+enum class StepKind : uint8_t {
+  WHOLE,        ///< the variant's program
+  MICRO_BATCH,  ///< a training step up to its gradients, which wait for those of the next ones
+  AVERAGED      ///< an evaluation with the averaged weights
+};
+std::string_view step_kind_name(StepKind kind);
+
 struct Capture {
   Variant variant;  ///< the first of those that share it
   InputBuffer buffer;

@@ -24,7 +24,8 @@
 
 namespace tr {
 
-enum class OptimizerKind : uint8_t { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, LARS };
+enum class OptimizerKind : uint8_t { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, LARS, LARS_NESTEROV };
+inline bool is_lars(OptimizerKind kind) { return kind >= OptimizerKind::LARS; }
 std::string_view optimizer_name(OptimizerKind kind);
 OptimizerKind parse_optimizer(std::string_view text);
 
@@ -40,6 +41,7 @@ struct PlanConfig {
   OptimizerKind optimizer = OptimizerKind::SGD;
   bool has_ema = false;
   bool bn_folded = false;
+  bool accumulates = false;  ///< gradients of several micro-batches make one update
   Layout layout = Layout::PACKED;
 };
 
@@ -64,21 +66,26 @@ struct ParameterTensors {
   TensorId compute_copy = NO_TENSOR;   ///< A_*
   TensorId grad = NO_TENSOR;           ///< G_*
   TensorId grad_16bit = NO_TENSOR;     ///< G_*_FP16
+  TensorId accumulated = NO_TENSOR;    ///< GA_*
   TensorId first_moment = NO_TENSOR;   ///< M_*
   TensorId second_moment = NO_TENSOR;  ///< V_*
   TensorId norm = NO_TENSOR;           ///< N_*
 };
 
-/// BatchNorm running statistics: in force (prev) and produced by this step (next); C values each.
+/// BatchNorm running statistics: in force (prev) and produced by this step (next), and, where the
+/// configuration folds, what they make of x at inference: x * scale + bias. C values each.
 struct BnStats {
   TensorId prev_mean = NO_TENSOR, prev_var = NO_TENSOR, next_mean = NO_TENSOR, next_var = NO_TENSOR;
+  TensorId eq_bias = NO_TENSOR, eq_scale = NO_TENSOR;  ///< W_EQ_*
 };
 
 /// Fixed ids of what every training needs; the runtime finds them by index. Same for every optimizer.
 enum BaselineId : TensorId {
   INPUT_A_LABEL,
+  INPUT_A_MIX,  ///< INT32: the BatchMix of the batch in the buffer
   INPUT_A_DATA,
   INPUT_B_LABEL,
+  INPUT_B_MIX,
   INPUT_B_DATA,
   LABEL,  ///< the loss's copy of the labels
   LOSS,
@@ -102,11 +109,12 @@ enum BaselineId : TensorId {
   BIAS_CORRECTION1,
   BIAS_CORRECTION2,
   TRUST_COEFFICIENT,
-  GRADIENT_FACTOR,  ///< CUDA: what this step's update multiplies gradients with
+  GRADIENT_FACTOR,  ///< what this step's gradients are multiplied with, where norms are clipped or on CUDA
   NAN_FLAG,         ///< INT32: 1 if any gradient is not finite
   STEP,             ///< INT32: optimizer steps taken
   CLEAN_STEPS,
-  SKIPPED_STEPS,  ///< INT32: since the scale last changed; in all
+  SKIPPED_STEPS,        ///< INT32: since the scale last changed; in all
+  ACCUMULATED_SAMPLES,  ///< INT32: of one rank, whose gradients GA_* hold
   DROPOUT_SEED,
   DROPOUT_COUNTER,  ///< INT32
   SYNC_COUNTERS,    ///< INT32: NUM_SYNC_COUNTERS, zero between nodes
@@ -146,43 +154,36 @@ class MemoryPlan {
   explicit MemoryPlan(const PlanConfig& config);
 
   // One function per role; the region is inside it. `shape` is the tensor's own.
+// clang-format off
 #define TR_SEMANTIC_ALLOCATIONS(X)                                                                           \
-  X(alloc_eq_bias, W_EQ_BIAS)                                                                                \
-  X(alloc_eq_scale, W_EQ_SCALE) X(alloc_bn_bias, W_BN_BIAS) X(alloc_bn_weight, W_BN_WEIGHT) X(               \
-      alloc_fc_bias, W_FC_BIAS) X(alloc_fc_weight, W_FC_WEIGHT) X(alloc_first_conv_weight, W_FIRST_CONV)     \
-      X(alloc_deep_conv_weight, W_DEEP_CONV) X(alloc_ema_bn_bias, E_BN_BIAS) X(                              \
-          alloc_ema_bn_weight, E_BN_WEIGHT) X(alloc_ema_fc_bias, E_FC_BIAS) X(alloc_ema_fc_weight,           \
-                                                                              E_FC_WEIGHT)                   \
-          X(alloc_ema_first_conv, E_FIRST_CONV) X(alloc_ema_deep_conv, E_DEEP_CONV) X(                       \
-              alloc_ema_fc_weight_fp16, E_FC_WEIGHT_FP16) X(alloc_ema_first_conv_fp16, E_FIRST_CONV_FP16)    \
-              X(alloc_ema_deep_conv_fp16, E_DEEP_CONV_FP16) X(alloc_amp_fc_weight, A_FC_WEIGHT) X(           \
-                  alloc_amp_first_conv, A_FIRST_CONV) X(alloc_amp_deep_conv, A_DEEP_CONV)                    \
-                  X(alloc_grad_bn_bias, G_BN_BIAS) X(alloc_grad_bn_weight, G_BN_WEIGHT) X(                   \
-                      alloc_grad_fc_bias, G_FC_BIAS) X(alloc_grad_fc_weight,                                 \
-                                                       G_FC_WEIGHT) X(alloc_grad_first_conv, G_FIRST_CONV)   \
-                      X(alloc_grad_deep_conv, G_DEEP_CONV) X(alloc_grad_fc_weight_fp16, G_FC_WEIGHT_FP16) X( \
-                          alloc_grad_first_conv_fp16, G_FIRST_CONV_FP16) X(alloc_grad_deep_conv_fp16,        \
-                                                                           G_DEEP_CONV_FP16)                 \
-                          X(alloc_momentum_bn_bias, M_BN_BIAS) X(alloc_momentum_bn_weight, M_BN_WEIGHT) X(   \
-                              alloc_momentum_fc_bias, M_FC_BIAS) X(alloc_momentum_fc_weight, M_FC_WEIGHT)    \
-                              X(alloc_momentum_first_conv, M_FIRST_CONV) X(                                  \
-                                  alloc_momentum_deep_conv,                                                  \
-                                  M_DEEP_CONV) X(alloc_second_moment_bn_bias,                                \
-                                                 V_BN_BIAS) X(alloc_second_moment_bn_weight, V_BN_WEIGHT)    \
-                                  X(alloc_second_moment_fc_bias, V_FC_BIAS) X(                               \
-                                      alloc_second_moment_fc_weight,                                         \
-                                      V_FC_WEIGHT) X(alloc_second_moment_first_conv, V_FIRST_CONV)           \
-                                      X(alloc_second_moment_deep_conv, V_DEEP_CONV) X(                       \
-                                          alloc_norm_fc_weight, N_FC_WEIGHT) X(alloc_norm_first_conv,        \
-                                                                               N_FIRST_CONV)                 \
-                                          X(alloc_norm_deep_conv, N_DEEP_CONV) X(alloc_mask, S_MASK) X(      \
-                                              alloc_temp_fp32, T_TEMP_FP32) X(alloc_temp_fp16, T_TEMP_FP16)  \
-                                              X(alloc_temp_int32, T_TEMP_INT32)                              \
-                                                  X(alloc_temp_int8, T_TEMP_INT8)                            \
-                                                      X(alloc_scalar_fp32, S_SCALAR_FP32)                    \
-                                                          X(alloc_scalar_fp16, S_SCALAR_FP16)                \
-                                                              X(alloc_scalar_int32, S_SCALAR_INT32)          \
-                                                                  X(alloc_scalar_int8, S_SCALAR_INT8)
+  X(alloc_eq_bias, W_EQ_BIAS) X(alloc_eq_scale, W_EQ_SCALE) X(alloc_bn_bias, W_BN_BIAS)                      \
+  X(alloc_bn_weight, W_BN_WEIGHT) X(alloc_fc_bias, W_FC_BIAS) X(alloc_fc_weight, W_FC_WEIGHT)                \
+  X(alloc_first_conv_weight, W_FIRST_CONV) X(alloc_deep_conv_weight, W_DEEP_CONV)                            \
+  X(alloc_ema_bn_bias, E_BN_BIAS) X(alloc_ema_bn_weight, E_BN_WEIGHT) X(alloc_ema_fc_bias, E_FC_BIAS)        \
+  X(alloc_ema_fc_weight, E_FC_WEIGHT) X(alloc_ema_first_conv, E_FIRST_CONV)                                  \
+  X(alloc_ema_deep_conv, E_DEEP_CONV) X(alloc_ema_fc_weight_fp16, E_FC_WEIGHT_FP16)                          \
+  X(alloc_ema_first_conv_fp16, E_FIRST_CONV_FP16) X(alloc_ema_deep_conv_fp16, E_DEEP_CONV_FP16)              \
+  X(alloc_amp_fc_weight, A_FC_WEIGHT) X(alloc_amp_first_conv, A_FIRST_CONV)                                  \
+  X(alloc_amp_deep_conv, A_DEEP_CONV) X(alloc_grad_bn_bias, G_BN_BIAS)                                       \
+  X(alloc_grad_bn_weight, G_BN_WEIGHT) X(alloc_grad_fc_bias, G_FC_BIAS)                                      \
+  X(alloc_grad_fc_weight, G_FC_WEIGHT) X(alloc_grad_first_conv, G_FIRST_CONV)                                \
+  X(alloc_grad_deep_conv, G_DEEP_CONV) X(alloc_grad_fc_weight_fp16, G_FC_WEIGHT_FP16)                        \
+  X(alloc_grad_first_conv_fp16, G_FIRST_CONV_FP16) X(alloc_grad_deep_conv_fp16, G_DEEP_CONV_FP16)            \
+  X(alloc_accumulated_bn_bias, GA_BN_BIAS) X(alloc_accumulated_bn_weight, GA_BN_WEIGHT)                      \
+  X(alloc_accumulated_fc_bias, GA_FC_BIAS) X(alloc_accumulated_fc_weight, GA_FC_WEIGHT)                      \
+  X(alloc_accumulated_first_conv, GA_FIRST_CONV) X(alloc_accumulated_deep_conv, GA_DEEP_CONV)                \
+  X(alloc_momentum_bn_bias, M_BN_BIAS) X(alloc_momentum_bn_weight, M_BN_WEIGHT)                              \
+  X(alloc_momentum_fc_bias, M_FC_BIAS) X(alloc_momentum_fc_weight, M_FC_WEIGHT)                              \
+  X(alloc_momentum_first_conv, M_FIRST_CONV) X(alloc_momentum_deep_conv, M_DEEP_CONV)                        \
+  X(alloc_second_moment_bn_bias, V_BN_BIAS) X(alloc_second_moment_bn_weight, V_BN_WEIGHT)                    \
+  X(alloc_second_moment_fc_bias, V_FC_BIAS) X(alloc_second_moment_fc_weight, V_FC_WEIGHT)                    \
+  X(alloc_second_moment_first_conv, V_FIRST_CONV) X(alloc_second_moment_deep_conv, V_DEEP_CONV)              \
+  X(alloc_norm_fc_weight, N_FC_WEIGHT) X(alloc_norm_first_conv, N_FIRST_CONV)                                \
+  X(alloc_norm_deep_conv, N_DEEP_CONV) X(alloc_mask, S_MASK) X(alloc_temp_fp32, T_TEMP_FP32)                 \
+  X(alloc_temp_fp16, T_TEMP_FP16) X(alloc_temp_int32, T_TEMP_INT32) X(alloc_temp_int8, T_TEMP_INT8)          \
+  X(alloc_scalar_fp32, S_SCALAR_FP32) X(alloc_scalar_fp16, S_SCALAR_FP16)                                    \
+  X(alloc_scalar_int32, S_SCALAR_INT32) X(alloc_scalar_int8, S_SCALAR_INT8)
+// clang-format on
 #define TR_DECLARE_ALLOCATION(function, region) \
   TensorId function(const Shape& shape) { return allocate(shape, Region::region); }
   TR_SEMANTIC_ALLOCATIONS(TR_DECLARE_ALLOCATION)

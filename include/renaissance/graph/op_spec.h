@@ -35,6 +35,7 @@ enum class Port : uint8_t {
   PARAM_GRAD,  ///< gradient of params()[i], likewise
   STATE_PREV,  ///< BatchNorm: 0 running mean, 1 running variance in force
   STATE_NEXT,  ///< BatchNorm: the same, as this step produces them
+  EQUIVALENT,  ///< BatchNorm folded for INFERENCE: 0 scale, 1 bias per channel
   SAVED,       ///< saved()[i]: kept from forward to backward
   STATISTICS,  ///< sums over y that one operator's FORWARD leaves for the next one's, FP32 [1,1,rows,C]
   WORKSPACE,   ///< scratch of one node, undefined before and after
@@ -57,6 +58,10 @@ struct InPlace {
   Use output, input;
 };
 
+/// How an operator may read what a flatten made of [N,H,W,C], which still lies so: not at all; in the order that
+/// its parameters know of (fc); element by element, so that its output lies as its inputs do.
+enum class FlattenedInput : uint8_t { REFUSED, ORDERED, KEPT };
+
 struct AttrSpec {
   std::string name;
   std::optional<AttrValue> default_value;  ///< none: required. Its type (or `type_example`'s) is the type
@@ -64,10 +69,11 @@ struct AttrSpec {
   std::string help;
 };
 
-enum class InitKind : uint8_t { WEIGHT, BIAS, ONES, ZEROS };
+/// CONSTANT is ParamSpec::init_value.
+enum class InitKind : uint8_t { WEIGHT, BIAS, ONES, ZEROS, CONSTANT };
 
 struct ParamSpec {
-  std::string name;  ///< "weight", "bias"
+  std::string name;  ///< "weight", "bias"; empty: the layer's own name is the parameter's
   ParamRole role;
   Shape shape;  ///< K,R,S,C; out × in; or 1,1,1,C
   InitKind init;
@@ -77,6 +83,7 @@ struct ParamSpec {
   std::vector<int64_t> door_shape;
   /// FC after a flatten of H×W×C: the columns are (h,w,c) inside and (c,h,w) at the door.
   std::array<int64_t, 3> flattened_hwc{1, 1, 1};
+  double init_value = 0.0;
 };
 
 struct SavedSpec {
@@ -97,6 +104,7 @@ struct OpQuery {
   std::vector<bool> needs_dx;  ///< per input
   int gradients = 1;           ///< DY operands of the backward passes
   int statistics = 0;          ///< rows of the STATISTICS operand of FORWARD, as statistics_rows(); 0: none
+  bool bn_folded = false;      ///< INFERENCE of BatchNorm takes EQUIVALENT in place of PARAM and STATE_PREV
 };
 
 struct Offer {
@@ -112,12 +120,18 @@ class OpSpec {
   /// Attributes in positional order.
   virtual std::vector<AttrSpec> schema() const { return {}; }
   virtual int num_inputs(const Attributes&) const { return 1; }
+  /// As num_inputs(): one or more, as many as the place gives.
+  static constexpr int SEVERAL = -1;
   /// Checks attribute values that the schema cannot express; throws with `who`.
   virtual void check(const Attributes&, const std::string& /*who*/) const {}
   /// Output shape; throws ShapeError that starts with `who`.
   virtual Shape infer(const Attributes& attrs, std::span<const Shape> x, const std::string& who) const = 0;
   /// Only renames or reshapes its input: no node, no tensor (identity, flatten).
   virtual bool is_view(const Attributes&) const { return false; }
+  /// y is x for an input of this shape: where that holds for every variant, the compiler leaves the layer out.
+  /// Only operators of one input without parameters may say so.
+  virtual bool changes_nothing(const Attributes&, const Shape& /*x*/) const { return false; }
+  virtual FlattenedInput flattened_input() const { return FlattenedInput::REFUSED; }
   /// The gradient of every input is the gradient of the output, unchanged (add).
   virtual bool passes_gradient_through(const Attributes&) const { return false; }
   virtual std::vector<ParamSpec> params(const OpQuery&) const { return {}; }

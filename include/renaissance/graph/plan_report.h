@@ -18,7 +18,7 @@ struct PlanTitle {
 /// Of the JSON form. Rises when a program that reads the former one would misread the new one.
 inline constexpr int64_t PLAN_SCHEMA = 1;
 
-/// The model's facts, what lies beside the arena, the six variants, all 68 regions, what the bytes are for,
+/// The model's facts, what lies beside the arena, the six variants, all 74 regions, what the bytes are for,
 /// the fullest moments of training and evaluation, the largest tensors. UTF-8, ends with a newline.
 std::string plan_text(const CompiledModel& model, const PlanTitle& title = {});
 

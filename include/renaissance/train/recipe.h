@@ -30,6 +30,7 @@ struct DataRecipe {
   /// … or each file by itself; those given win over `path`.
   std::filesystem::path train_images, train_labels, val_images, val_labels;
   int64_t classes = 0;
+  std::vector<std::string> class_names;  ///< for predict; empty: numbers
   /// Counts and sizes: checked against the files where they are present, and enough for `plan` where they
   /// are not. 0: take them from the files.
   int64_t train_samples = 0, val_samples = 0;
@@ -44,6 +45,13 @@ struct DataRecipe {
 struct AugmentRecipe {
   int64_t crop_padding = 0;              ///< zero padding, then a random crop of the original size
   bool horizontal_flip = false;          ///< with probability 1/2
+  double random_erasing = 0.0;           ///< probability of erasing a box; 0: never
+  std::vector<double> erasing_area{0.02, 0.33};  ///< least and most, as fractions of the image
+  std::vector<double> erasing_ratio{0.3, 3.3};   ///< least and most height / width
+  double erasing_value = 0.0;            ///< of erased pixels, after normalization
+  double mixup = 0.0, cutmix = 0.0;      ///< alpha of λ ~ Beta(alpha, alpha); 0: not used
+  double mix_switch = 0.5;               ///< both given: the share of batches that cutmix mixes
+  double mix_probability = 1.0;          ///< of a batch to be mixed at all
 
   friend bool operator==(const AugmentRecipe&, const AugmentRecipe&) = default;
 };
@@ -52,6 +60,8 @@ struct AugmentRecipe {
 struct ModelRecipe {
   std::string name;                      ///< "resnet50"; empty when `layers` is given
   BluePrint layers;
+  /// Of a named network; nothing: as published.
+  std::optional<double> dropout, drop_path;
 
   friend bool operator==(const ModelRecipe&, const ModelRecipe&) = default;
 };
@@ -64,18 +74,32 @@ struct OptimizerRecipe {
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   bool decay_norm_and_bias = false;      ///< PyTorch's habit: decay for every parameter
+  bool decoupled_decay = false;          ///< sgd, momentum, nesterov: w *= 1 - rate × decay, then the step
+  double clip_norm = 0.0;                ///< the most that the norm of all gradients may be; 0: any
+  double trust_coefficient = 0.001;      ///< of lars
 
   friend bool operator==(const OptimizerRecipe&, const OptimizerRecipe&) = default;
 };
 
-/// `schedule:`; all in epochs, evaluated every step (step: at epoch ends).
+enum class ScheduleInterval : uint8_t { STEP, EPOCH };
+
+/// `schedule:`; lengths in epochs, fractions count. The formulas are ScheduleSpec's.
 struct ScheduleRecipe {
   ScheduleKind kind = ScheduleKind::CONSTANT;
-  double warmup_epochs = 0.0;            ///< linear from warmup_start × lr to lr
-  double warmup_start = 0.0;             ///< fraction
-  double final_fraction = 0.0;           ///< cosine and linear end at this fraction of lr
+  double warmup_epochs = 0.0;
+  double warmup_start = 0.0;             ///< fraction of lr
+  double final_fraction = 0.0;           ///< of lr, at the end
   double step_epochs = 30.0;             ///< step: multiply by gamma every so many epochs
-  double gamma = 0.1;
+  double gamma = 0.1;                    ///< exponential: per epoch
+  ScheduleInterval interval = ScheduleInterval::STEP;
+  WarmupKind warmup = WarmupKind::LINEAR;
+  std::vector<double> milestones;        ///< multi_step: epochs after which to multiply by gamma
+  double power = 1.0;                    ///< polynomial
+  double restart_epochs = 10.0;          ///< cosine_restarts: of the first cycle
+  int64_t restart_mult = 1;              ///< of each cycle to the one before it
+  double pct_start = 0.3;                ///< one_cycle: fraction of the training that rises
+  double div_factor = 25.0, final_div_factor = 1e4;  ///< lr / first rate, first rate / last rate
+  Annealing annealing = Annealing::COSINE;
 
   friend bool operator==(const ScheduleRecipe&, const ScheduleRecipe&) = default;
 };
@@ -85,6 +109,8 @@ struct TrainRecipe {
   int64_t epochs = 10;
   int64_t batch_size = 128;              ///< per rank
   int64_t val_batch_size = 0;            ///< per rank; 0: as batch_size
+  int64_t accumulate = 1;                ///< batches whose gradients make one update
+  bool bn_folded = false;                ///< evaluation has one scale and bias per channel for batch norm
   int64_t resolution = 0;                ///< 0: the data's
   int64_t val_resolution = 0;            ///< 0: as resolution
   int64_t low_resolution = 0;            ///< second training resolution; 0: none
@@ -94,8 +120,31 @@ struct TrainRecipe {
   uint64_t seed = 0;
   int64_t log_interval = 20;             ///< steps between progress reports
   int64_t max_skipped_steps = 100;       ///< more steps with gradients that are not finite end the training
+  std::vector<std::string> freeze;       ///< globs over parameter names; what matches keeps its value
+  bool freeze_statistics = false;        ///< running statistics of batch norm that is frozen whole, too
+  double loss_scale = 65536.0;           ///< fp16: the first
+  int64_t loss_scale_growth_steps = 2000;  ///< fp16: clean steps until it doubles; 0: it never changes
 
   friend bool operator==(const TrainRecipe&, const TrainRecipe&) = default;
+};
+
+/// `ema:` averaged weights beside the trained ones.
+struct EmaRecipe {
+  double decay = 0.0;                    ///< of the average, each update; 0: no average
+  bool warmup = true;                    ///< a lower decay in the first updates: EmaSpec
+  int64_t switch_epochs = 0;             ///< training goes on from the average after every so many; 0: never
+
+  friend bool operator==(const EmaRecipe&, const EmaRecipe&) = default;
+};
+
+/// `checkpoint:` when a training writes what it can go on from.
+struct CheckpointRecipe {
+  int64_t every_epochs = 1;              ///< after every so many epochs, and after the last; 0: not
+  int64_t every_steps = 0;               ///< after every so many steps since the training began; 0: not
+  int64_t keep_last = 2;                 ///< older ones are removed
+  bool keep_best = true;                 ///< the epoch of the highest val_top1 has a file of its own
+
+  friend bool operator==(const CheckpointRecipe&, const CheckpointRecipe&) = default;
 };
 
 struct Recipe {
@@ -106,6 +155,8 @@ struct Recipe {
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
   TrainRecipe train;
+  EmaRecipe ema;
+  CheckpointRecipe checkpoint;
   Precision precision = Precision::FP32;
   BackendKind device = BackendKind::CPU;
   int ranks = 1;
@@ -116,6 +167,8 @@ struct Recipe {
   Recompute recompute = Recompute::AS_NEEDED;  ///< `memory.recompute`
   int64_t budget_bytes = 0;              ///< `memory.budget`; 0: none
   int64_t workspace_cap_bytes = 32ll << 20;  ///< `memory.workspace_cap`
+  std::filesystem::path init;            ///< safetensors file that the weights start from; empty: none
+  std::vector<std::string> init_except;  ///< globs over names; what matches starts from first values anyway
   std::filesystem::path run_dir;         ///< empty: runs/<name>
 
   friend bool operator==(const Recipe&, const Recipe&) = default;

@@ -39,25 +39,29 @@ class CpuBackend : public Context {
   const CompiledModel& model() const override { return *model_; }
   const ArenaKeeper& arenas() const override { return arenas_; }
 
-  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer) override {
-    return capture_parts(variant, buffer, program_parts(program_of(variant)));
+  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer, StepKind kind) override {
+    return record({variant, buffer, kind}, step_parts(*model_, variant, kind));
   }
 
   std::unique_ptr<CapturedStep> capture_parts(Variant variant, InputBuffer buffer,
                                               const std::vector<GraphId>& parts) override {
+    return record({variant, buffer}, parts);
+  }
+
+  std::unique_ptr<CapturedStep> record(const StepPlace& step, const std::vector<GraphId>& parts) {
     omp_set_num_threads(threads_);  // oneDNN sizes its primitives for this many
     std::vector<Call> calls;
     const auto add = [&](Call call) {
       if (call) calls.push_back(std::move(call));
     };
-    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(variant)) : Poison();
+    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(step.variant)) : Poison();
     // Between two exchanges each rank runs through, so that its data stay in cache.
     std::vector<const GraphNode*> pending;
     const auto flush = [&] {
       for (int rank = 0; rank < arenas_.ranks(); ++rank)
         for (const GraphNode* node : pending) {
           add(poison_bytes(poison.before(*node), rank));
-          add(bind(*node, variant, buffer, rank));
+          add(bind(*node, step, rank));
           add(poison_bytes(poison.after(*node), rank));
         }
       pending.clear();
@@ -71,7 +75,8 @@ class CpuBackend : public Context {
         flush();
         std::vector<std::byte*> bases;
         for (int rank = 0; rank < arenas_.ranks(); ++rank) bases.push_back(arenas_.ptr_at(rank, 0));
-        add(bind_collective_cpu(node, *model_, model_->plan(variant), bases));  // touches nothing transient
+        add(bind_collective_cpu(node, *model_, model_->plan(step.variant),
+                                bases));  // touches nothing transient
       }
     }
     flush();
@@ -83,7 +88,12 @@ class CpuBackend : public Context {
     const auto at = [&](TensorId id) {
       return arenas_.ptr_at(rank, plan.tensor(for_buffer(id, buffer)).offset);
     };
-    return {at(INPUT_A_DATA), reinterpret_cast<int32_t*>(at(INPUT_A_LABEL))};
+    const DTensor& data = plan.tensor(INPUT_A_DATA);
+    InputSlot slot{at(INPUT_A_DATA), reinterpret_cast<int32_t*>(at(INPUT_A_LABEL))};
+    slot.dtype = data.dtype;
+    slot.pixel_stride = data.strides[2];
+    slot.mix = reinterpret_cast<BatchMix*>(at(INPUT_A_MIX));
+    return slot;
   }
 
   void write(int rank, int64_t offset, const void* from, int64_t bytes) override {
@@ -101,7 +111,7 @@ class CpuBackend : public Context {
     for (const GraphId part : program_parts(program_of(variant)))
       for (const GraphNode& node : model_->graph.part(part)) {
         if (node.kind == NodeKind::RANGE && is_collective(node.range_op)) continue;
-        const Call call = bind(node, variant, InputBuffer::A, 0);
+        const Call call = bind(node, {variant, InputBuffer::A}, 0);
         if (call) times.push_back({node.name, median_ms(call, repeats), node_work(*model_, node, variant)});
       }
     return times;
@@ -129,19 +139,19 @@ class CpuBackend : public Context {
     };
   }
 
-  Call bind(const GraphNode& node, Variant variant, InputBuffer buffer, int rank) {
-    const MemoryPlan& plan = model_->plan(variant);
+  Call bind(const GraphNode& node, const StepPlace& step, int rank) {
+    const MemoryPlan& plan = model_->plan(step.variant);
     const auto at = [&](TensorId id) { return arenas_.ptr_at(rank, plan.tensor(id).offset); };
     if (node.kind == NodeKind::RANGE) {
       RangeBinding binding{node, *model_, plan, arenas_.ptr_at(rank, 0)};
-      binding.from = node.from == NO_TENSOR ? NO_TENSOR : for_buffer(node.from, buffer);
+      binding.from = node.from == NO_TENSOR ? NO_TENSOR : for_buffer(node.from, step.buffer);
       return bind_range_cpu(binding);
     }
     Binding binding;
-    binding.query = model_->query(node.op, variant);
+    binding.query = model_->query(node.op, step.variant);
     binding.pass = node.pass;
     for (const NodeOperand& operand : node.operands) {
-      const TensorId id = for_buffer(operand.id, buffer);
+      const TensorId id = captured_id(*model_, operand.id, step);
       binding.operands.push_back({operand.port, operand.index, plan.tensor(id), at(id)});
     }
     if (node.workspace != NO_TENSOR) binding.workspace = at(node.workspace);

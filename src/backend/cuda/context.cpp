@@ -104,19 +104,21 @@ class CudaBackend : public Context {
   const CompiledModel& model() const override { return *model_; }
   const ArenaKeeper& arenas() const override { return arenas_; }
 
-  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer) override {
-    return record(variant, buffer, program_parts(program_of(variant)), !ends_a_pass(variant));
+  std::unique_ptr<CapturedStep> capture(Variant variant, InputBuffer buffer, StepKind kind) override {
+    return record({variant, buffer, kind}, step_parts(*model_, variant, kind), !ends_a_pass(variant));
   }
 
   std::unique_ptr<CapturedStep> capture_parts(Variant variant, InputBuffer buffer,
                                               const std::vector<GraphId>& parts) override {
-    return record(variant, buffer, parts, false);
+    return record({variant, buffer}, parts, false);
   }
 
   InputSlot input(int rank, InputBuffer buffer) override {
     TR_CHECK(rank == 0, IndexError, cat("cuda input: rank ", rank, "; there is rank 0 only"));
     std::byte* slot = host_slot(buffer);
-    return {slot + label_bytes_, reinterpret_cast<int32_t*>(slot), true};
+    InputSlot input{slot + label_bytes_, reinterpret_cast<int32_t*>(slot), true};
+    if (model_->request.mix_samples) input.mix = reinterpret_cast<BatchMix*>(slot + mix_offset());
+    return input;
   }
 
   bool loads_ahead() const override { return true; }
@@ -150,7 +152,7 @@ class CudaBackend : public Context {
 
   std::vector<NodeTime> profile(Variant variant, int repeats) override {
     std::vector<NamedCall> calls = input_calls(variant, InputBuffer::A, stream());
-    for (NamedCall& call : bind(variant, InputBuffer::A, program_parts(program_of(variant))))
+    for (NamedCall& call : bind({variant, InputBuffer::A}, program_parts(program_of(variant))))
       calls.push_back(std::move(call));
     holds_zeros_ = false;
     std::vector<NodeTime> times;
@@ -216,6 +218,9 @@ class CudaBackend : public Context {
     return address;
   }
 
+  /// Of a raw batch's BatchMix, where samples are mixed.
+  int64_t mix_offset() const { return label_bytes_ - static_cast<int64_t>(sizeof(BatchMix)); }
+
   /// Takes a batch from the host's slot to the input tensors of `buffer`.
   std::vector<NamedCall> input_calls(Variant variant, InputBuffer buffer, cudaStream_t on) {
     const MemoryPlan& plan = model_->plan(variant);
@@ -225,9 +230,14 @@ class CudaBackend : public Context {
     const int64_t bytes = label_bytes_ + shape.numel();
     std::byte* raw = arenas_.ptr_at(0, plan.tensor(model_->raw_input).offset);
     const std::byte* host = host_slot(buffer);
-    const RawBatch batch{raw, label_bytes_, shape.n(), shape.h() * shape.w(), shape.c()};
-    const InputTensors input{reinterpret_cast<int32_t*>(arenas_.ptr_at(0, tensor(INPUT_A_LABEL).offset)),
-                             arenas_.ptr_at(0, data.offset), data.dtype, pixel_stride(data)};
+    RawBatch batch{raw, label_bytes_, shape.n(), shape.h() * shape.w(), shape.c()};
+    InputTensors input{reinterpret_cast<int32_t*>(arenas_.ptr_at(0, tensor(INPUT_A_LABEL).offset)),
+                       arenas_.ptr_at(0, data.offset), data.dtype, pixel_stride(data)};
+    if (model_->request.mix_samples && is_training(variant)) {
+      batch.width = shape.w();
+      batch.mix = reinterpret_cast<const BatchMix*>(raw + mix_offset());
+      input.mix = reinterpret_cast<BatchMix*>(arenas_.ptr_at(0, tensor(INPUT_A_MIX).offset));
+    }
     const CompileRequest& request = model_->request;  // lives as long as the calls
     return {{"copy input",
              [=] {
@@ -240,14 +250,14 @@ class CudaBackend : public Context {
              {bytes + data.data_bytes(), 0}}};
   }
 
-  NamedCall bind_compute(const GraphNode& node, Variant variant, InputBuffer buffer) {
-    const MemoryPlan& plan = model_->plan(variant);
+  NamedCall bind_compute(const GraphNode& node, const StepPlace& step) {
+    const MemoryPlan& plan = model_->plan(step.variant);
     const CatalogEntry& entry = *model_->ops[static_cast<size_t>(node.op)].entry;
     Binding binding;
-    binding.query = model_->query(node.op, variant);
+    binding.query = model_->query(node.op, step.variant);
     binding.pass = node.pass;
     for (const NodeOperand& operand : node.operands) {
-      const DTensor& tensor = plan.tensor(for_buffer(operand.id, buffer));
+      const DTensor& tensor = plan.tensor(captured_id(*model_, operand.id, step));
       binding.operands.push_back({operand.port, operand.index, tensor, arenas_.ptr_at(0, tensor.offset)});
     }
     if (node.workspace != NO_TENSOR)
@@ -256,7 +266,7 @@ class CudaBackend : public Context {
     TR_CHECK(kernels != nullptr, NotSupportedError,
              cat("'", node.name, "': this build has no cuda kernels for it"));
     NamedCall call{node.name, kernels->prepare(binding, device_.context()),
-                   node_work(*model_, node, variant)};
+                   node_work(*model_, node, step.variant)};
     check_cuda(cudaGetLastError(), cat("'", node.name, "': preparing it"));
     return call;
   }
@@ -274,9 +284,9 @@ class CudaBackend : public Context {
   }
 
   /// The calls of `parts` in order; neighbouring RANGE nodes are bound together, across parts.
-  std::vector<NamedCall> bind(Variant variant, InputBuffer buffer, const std::vector<GraphId>& parts) {
+  std::vector<NamedCall> bind(const StepPlace& step, const std::vector<GraphId>& parts) {
     ValuesForTiming values(device_.context(), base_plan(), arenas_.ptr_at(0, 0), holds_zeros_);
-    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(variant)) : Poison();
+    const Poison poison = options_.poison_dead_bytes ? Poison(*model_, program_of(step.variant)) : Poison();
     std::vector<NamedCall> calls;
     const auto overwrite = [&](const std::vector<ByteRange>& dead) {
       if (!dead.empty()) calls.push_back(poison_call(dead));
@@ -285,8 +295,8 @@ class CudaBackend : public Context {
     const auto flush = [&] {
       if (ranges.empty()) return;
       for (const GraphNode* node : ranges) overwrite(poison.before(*node));
-      for (RangeCall& range :
-           bind_ranges_cuda(ranges, *model_, model_->plan(variant), arenas_.ptr_at(0, 0), buffer, stream()))
+      for (RangeCall& range : bind_ranges_cuda(ranges, *model_, model_->plan(step.variant),
+                                               arenas_.ptr_at(0, 0), step.buffer, stream()))
         calls.push_back({std::move(range.name), std::move(range.call), {range.bytes, 0}});
       for (const GraphNode* node : ranges) overwrite(poison.after(*node));
       ranges.clear();
@@ -299,7 +309,7 @@ class CudaBackend : public Context {
         }
         flush();
         overwrite(poison.before(node));
-        calls.push_back(bind_compute(node, variant, buffer));
+        calls.push_back(bind_compute(node, step));
         overwrite(poison.after(node));
       }
     flush();
@@ -307,10 +317,11 @@ class CudaBackend : public Context {
     return calls;
   }
 
-  std::unique_ptr<CapturedStep> record(Variant variant, InputBuffer buffer, const std::vector<GraphId>& parts,
+  std::unique_ptr<CapturedStep> record(const StepPlace& step, const std::vector<GraphId>& parts,
                                        bool takes_next) {
+    const auto [variant, buffer, kind] = step;
     const std::string name = cat("step ", variant_name(variant), buffer == InputBuffer::A ? " A" : " B");
-    std::vector<NamedCall> calls = bind(variant, buffer, parts);
+    std::vector<NamedCall> calls = bind(step, parts);
     TR_CHECK(!calls.empty(), ValueError, cat(name, ": these parts have no node"));
     std::vector<NamedCall> next;
     if (takes_next) next = input_calls(variant, other(buffer), device_.copy_stream());

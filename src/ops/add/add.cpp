@@ -18,6 +18,8 @@ class AddSpec : public OpSpec {
   }
 
   bool passes_gradient_through(const Attributes&) const override { return true; }
+  FlattenedInput flattened_input() const override { return FlattenedInput::KEPT; }
+
   std::vector<Pass> backward_passes(const OpQuery&) const override { return {}; }
 
   std::vector<Use> uses(const OpQuery&, Pass pass) const override {

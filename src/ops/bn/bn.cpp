@@ -6,11 +6,12 @@ BnAttributes::BnAttributes(const Attributes& attrs)
     : momentum(attrs.number("momentum")),
       epsilon(attrs.number("epsilon")),
       relu(attrs.text("activation") == "relu"),
-      residual(attrs.flag("residual")) {}
+      residual(attrs.flag("residual")),
+      frozen(attrs.flag("frozen")) {}
 
 std::string bn_declines(const OpQuery& query, Pass pass) {
   const Shape& x = query.x[0];
-  if (pass != Pass::FORWARD || x.n() * x.h() * x.w() > 1) return {};
+  if (pass != Pass::FORWARD || x.n() * x.h() * x.w() > 1 || query.attrs.flag("frozen")) return {};
   return cat("batch norm over 1 value per channel has no variance; input is ", x,
              ": use more samples in this batch (or drop the last one) or a larger map");
 }
@@ -24,7 +25,8 @@ Offer bn_cuda_offer(const OpQuery& query, Pass pass) {
     offer.declined = cat("batch norm on cuda takes at most ", MOST_PIXELS, " values per channel; input is ",
                          x, ": use fewer samples in a batch");
   // Two FP32 sums per channel, 8 channels at a time, of each of at most 256 slices of the pixels.
-  const bool sums = pass == Pass::BACKWARD || (pass == Pass::FORWARD && query.statistics < 2);
+  const bool sums = pass == Pass::BACKWARD ||
+                    (pass == Pass::FORWARD && query.statistics < 2 && !query.attrs.flag("frozen"));
   if (sums) offer.workspace_bytes = 256 * 2 * 4 * round_up(x.c(), 8);
   return offer;
 }
@@ -48,7 +50,8 @@ class BnSpec : public OpSpec {
     return {{"momentum", 0.1, 0.0, "weight of the batch in the running statistics"},
             {"epsilon", 1e-5, 0.0, "added to the variance"},
             {"activation", std::string(), std::string(), "'' or 'relu'; set by fusion"},
-            {"residual", false, false, "add a second input before the activation; set by fusion"}};
+            {"residual", false, false, "add a second input before the activation; set by fusion"},
+            {"frozen", false, false, "train with the running statistics as they are"}};
   }
 
   int num_inputs(const Attributes& attrs) const override { return attrs.flag("residual") ? 2 : 1; }
@@ -101,6 +104,10 @@ class BnSpec : public OpSpec {
     }
     if (pass == Pass::FORWARD || pass == Pass::INFERENCE) {
       if (bn.residual) uses.push_back(reads(Port::X, 1));
+      if (query.bn_folded && pass == Pass::INFERENCE) {
+        uses.insert(uses.end(), {reads(Port::EQUIVALENT, 0), reads(Port::EQUIVALENT, 1), writes(Port::Y)});
+        return uses;
+      }
       uses.insert(uses.end(), {reads(Port::PARAM, 0), reads(Port::PARAM, 1), reads(Port::STATE_PREV, 0),
                                reads(Port::STATE_PREV, 1), writes(Port::Y)});
       if (pass == Pass::FORWARD) {
@@ -108,7 +115,8 @@ class BnSpec : public OpSpec {
                                  writes(Port::SAVED, 0), writes(Port::SAVED, 1)});
         if (saves_mask(query)) uses.push_back(writes(Port::SAVED, 2));
         if (query.statistics > 0) uses.push_back(reads(Port::STATISTICS));
-        if (on_cuda(query) && query.statistics < 2) uses.push_back(updates(Port::BASELINE, SYNC_COUNTERS));
+        if (on_cuda(query) && query.statistics < 2 && !bn.frozen)
+          uses.push_back(updates(Port::BASELINE, SYNC_COUNTERS));
       }
       return uses;
     }
@@ -142,7 +150,9 @@ class BnSpec : public OpSpec {
   int most_gradients(const OpQuery& query) const override {
     return on_cuda(query) && BnAttributes(query.attrs).residual && query.needs_dx[1] ? 2 : 1;
   }
-  bool takes_statistics(const OpQuery& query) const override { return on_cuda(query); }
+  bool takes_statistics(const OpQuery& query) const override {
+    return on_cuda(query) && !BnAttributes(query.attrs).frozen;
+  }
 
   std::optional<Attributes> absorb(const Attributes& mine, std::string_view consumer, const Attributes&,
                                    int) const override {

@@ -415,8 +415,14 @@ struct MeanAndScale {
 __device__ MeanAndScale mean_and_scale(const Normalization& n, int c, bool keep) {
   const BatchStatistics& s = n.statistics;
   const float weight = n.weight[c];
+  if (n.moments == Moments::FOLDED) return {0.0f, weight};
   if (n.moments == Moments::BATCH) return {s.mean[c], scale_of(weight, s.inverse_std[c])};
-  if (n.moments == Moments::RUNNING)
+  if (n.moments == Moments::FIXED && keep) {
+    s.next_mean[c] = s.mean[c] = s.prev_mean[c];
+    s.next_variance[c] = s.prev_variance[c];
+    s.inverse_std[c] = inverse_std_of(static_cast<double>(s.prev_variance[c]), s.epsilon);
+  }
+  if (n.moments == Moments::RUNNING || n.moments == Moments::FIXED)
     return {s.prev_mean[c],
             scale_of(weight, inverse_std_of(static_cast<double>(s.prev_variance[c]), s.epsilon))};
   const double mean = static_cast<double>(n.sums[c]) * s.share;
@@ -622,7 +628,7 @@ __global__ void __launch_bounds__(MAP_THREADS, INPUT_GRADIENT_BLOCKS)
   load_channels(g.inverse_std, tiling, at, inverse_std);
   load_channels(g.weight_gradient, tiling, at, x_factor);
   load_channels(g.bias_gradient, tiling, at, constant);
-  const float share = 1.0f / static_cast<float>(tiling.pixels);
+  const float share = g.fixed_statistics ? 0.0f : 1.0f / static_cast<float>(tiling.pixels);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     scale[i] = scale_of(scale[i], inverse_std[i]);

@@ -1,6 +1,7 @@
 /// BACKWARD of batch normalization on the CPU.
 #pragma once
 
+#include "ops/bn/bn.h"
 #include "ops/bn/bn_map.h"
 
 namespace tr::batch_norm {
@@ -81,6 +82,7 @@ Call prepare_backward(const Binding& binding, const Rows& map, const Scratch& sc
     BackwardMaps maps;
     const float *weight, *bias, *mean, *inverse_std;
     float *weight_grad, *bias_grad;
+    double inverse_pixels;  ///< 0 where the statistics are not the batch's
 
     void finish_sums(int64_t first, int64_t last) const {
       const int64_t width = last - first;
@@ -97,7 +99,6 @@ Call prepare_backward(const Binding& binding, const Rows& map, const Scratch& sc
       }
       add_tail(first, width, sum_g, sum_gx);
       const Columns& columns = scratch.columns;
-      const double inverse_pixels = 1.0 / static_cast<double>(map.pixels);
       for (int64_t c = first; c < last; ++c) {
         const double g = sum_g[c - first], gx = sum_gx[c - first], inverse = double{inverse_std[c]};
         const double scale = double{weight[c]} * inverse;
@@ -158,7 +159,8 @@ Call prepare_backward(const Binding& binding, const Rows& map, const Scratch& sc
                   binding.data<float>(Port::SAVED, 0),
                   binding.data<float>(Port::SAVED, 1),
                   binding.data<float>(Port::PARAM_GRAD, 0),
-                  binding.data<float>(Port::PARAM_GRAD, 1)};
+                  binding.data<float>(Port::PARAM_GRAD, 1),
+                  BnAttributes(binding.query.attrs).frozen ? 0.0 : 1.0 / static_cast<double>(map.pixels)};
 }
 
 }  // namespace tr::batch_norm

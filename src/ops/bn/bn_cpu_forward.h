@@ -109,7 +109,7 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
     Scratch scratch;
     Normalize normalize;
     Pass pass;
-    const float *x, *x1, *weight, *bias, *prev_mean, *prev_var;
+    const float *x, *x1, *weight, *bias, *prev_mean, *prev_var, *eq_scale, *eq_bias;
     float *y, *next_mean, *next_var, *saved_mean, *saved_inverse_std;
 
     void use_batch_statistics(int64_t first, int64_t last) const {
@@ -126,20 +126,38 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
         set_columns(c, saved_mean[c], saved_inverse_std[c]);
       }
     }
+    void use_running_statistics() const {
+      for (int64_t c = 0; c < map.channels; ++c) {
+        next_mean[c] = saved_mean[c] = prev_mean[c];
+        next_var[c] = prev_var[c];
+        saved_inverse_std[c] = static_cast<float>(1.0 / std::sqrt(double{prev_var[c]} + bn.epsilon));
+        set_columns(c, saved_mean[c], saved_inverse_std[c]);
+      }
+    }
     void set_columns(int64_t c, float mean, float inverse_std) const {
       const Columns& columns = scratch.columns;
       columns.set(map, columns.mean, c, mean);
       columns.set(map, columns.scale, c, weight[c] * inverse_std);
       columns.set(map, columns.bias, c, bias[c]);
     }
+    void set_folded_columns(int64_t c) const {
+      const Columns& columns = scratch.columns;
+      columns.set(map, columns.mean, c, 0.0f);
+      columns.set(map, columns.scale, c, eq_scale[c]);
+      columns.set(map, columns.bias, c, eq_bias[c]);
+    }
     void operator()() const {
       if (pass == Pass::RECOMPUTE) {
         for (int64_t c = 0; c < map.channels; ++c) set_columns(c, saved_mean[c], saved_inverse_std[c]);
+      } else if (pass == Pass::FORWARD && bn.frozen) {
+        use_running_statistics();
       } else if (pass == Pass::FORWARD) {
         each_chunk(map.chunks, Walk::UP,
                    [&](int64_t chunk) { chunk_statistics(map, x, scratch.partials, chunk); });
         each_channel_block(map.channels, map.chunks,
                            [&](int64_t first, int64_t last) { use_batch_statistics(first, last); });
+      } else if (eq_scale != nullptr) {
+        for (int64_t c = 0; c < map.channels; ++c) set_folded_columns(c);
       } else {
         for (int64_t c = 0; c < map.channels; ++c)
           set_columns(c, prev_mean[c], static_cast<float>(1.0 / std::sqrt(double{prev_var[c]} + bn.epsilon)));
@@ -149,6 +167,7 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
   };
   const BnAttributes bn(binding.query.attrs);
   const bool training = binding.pass == Pass::FORWARD, recomputing = binding.pass == Pass::RECOMPUTE;
+  const bool folded = binding.has(Port::EQUIVALENT);
   const auto data = [&](Port port, int index, bool wanted) {
     return wanted ? binding.data<float>(port, index) : nullptr;
   };
@@ -159,10 +178,12 @@ inline Call prepare_forward(const Binding& binding, const Rows& map, const Scrat
                  binding.pass,
                  data(Port::X, 0, true),
                  data(Port::X, 1, bn.residual),
-                 data(Port::PARAM, 0, true),
-                 data(Port::PARAM, 1, true),
-                 data(Port::STATE_PREV, 0, !recomputing),
-                 data(Port::STATE_PREV, 1, !recomputing),
+                 data(Port::PARAM, 0, !folded),
+                 data(Port::PARAM, 1, !folded),
+                 data(Port::STATE_PREV, 0, !recomputing && !folded),
+                 data(Port::STATE_PREV, 1, !recomputing && !folded),
+                 data(Port::EQUIVALENT, 0, folded),
+                 data(Port::EQUIVALENT, 1, folded),
                  data(Port::Y, 0, true),
                  data(Port::STATE_NEXT, 0, training),
                  data(Port::STATE_NEXT, 1, training),

@@ -45,7 +45,7 @@ bn_cuda::BatchStatistics statistics_of(const Binding& binding) {
           bn.momentum,
           bn.epsilon,
           1.0 / pixels,
-          pixels / (pixels - 1.0),
+          pixels > 1.0 ? pixels / (pixels - 1.0) : 1.0,
           nullptr};
 }
 
@@ -56,6 +56,12 @@ bn_cuda::Normalization normalization_of(const Binding& binding) {
   if (bn.residual) call.x1 = const_map(binding, Port::X, 1);
   call.y = mutable_map(binding, Port::Y);
   call.relu = bn.relu;
+  if (binding.has(Port::EQUIVALENT)) {
+    call.weight = binding.data<const float>(Port::EQUIVALENT, 0);
+    call.bias = binding.data<const float>(Port::EQUIVALENT, 1);
+    call.moments = bn_cuda::Moments::FOLDED;
+    return call;
+  }
   call.weight = binding.data<const float>(Port::PARAM, 0);
   call.bias = binding.data<const float>(Port::PARAM, 1);
   if (binding.pass == Pass::RECOMPUTE) {
@@ -71,7 +77,7 @@ bn_cuda::Normalization normalization_of(const Binding& binding) {
     call.mask = binding.data<uint8_t>(Port::SAVED, 2);
     call.mask_padding = static_cast<int>(mask.physical_elements() - mask.shape.numel());
   }
-  call.moments = bn_cuda::Moments::BATCH;
+  call.moments = bn.frozen ? bn_cuda::Moments::FIXED : bn_cuda::Moments::BATCH;
   const int rows = binding.query.statistics;
   if (rows == 0) return call;
   const auto* first = binding.data<const float>(Port::STATISTICS);
@@ -96,6 +102,7 @@ bn_cuda::Gradients gradients_of(const Binding& binding) {
   call.weight = binding.data<const float>(Port::PARAM, 0);
   call.mean = binding.data<const float>(Port::SAVED, 0);
   call.inverse_std = binding.data<const float>(Port::SAVED, 1);
+  call.fixed_statistics = bn.frozen;
   call.weight_gradient = binding.data<float>(Port::PARAM_GRAD, 0);
   call.bias_gradient = binding.data<float>(Port::PARAM_GRAD, 1);
   return call;

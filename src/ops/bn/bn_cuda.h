@@ -53,7 +53,9 @@ void launch_statistics(const Extent& extent, ConstMap x, const BatchStatistics& 
 
 /// Where the mean and the inverse standard deviation come from: `sums` that the producer of x left (the rest
 /// of BatchStatistics is then computed too), BatchStatistics::mean and inverse_std, or its prev_ statistics.
-enum class Moments : uint8_t { SUMS, BATCH, RUNNING };
+/// FOLDED: they are part of weight and bias already.
+/// FIXED: as RUNNING, kept as the batch's and passed on.
+enum class Moments : uint8_t { SUMS, BATCH, RUNNING, FOLDED, FIXED };
 
 struct Normalization {
   ConstMap x, x1;  ///< x1.data is null without a residual
@@ -80,6 +82,7 @@ struct Gradients {
   const float *weight = nullptr, *bias = nullptr;  ///< bias is read for MaskFrom::X alone
   const float *mean = nullptr, *inverse_std = nullptr;
   float *weight_gradient = nullptr, *bias_gradient = nullptr;
+  bool fixed_statistics = false;  ///< the mean and the deviation do not depend on x
   MutableMap dx;
 };
 

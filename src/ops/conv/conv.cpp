@@ -28,7 +28,8 @@ class ConvSpec : public OpSpec {
             {"dilation", int64_t{1}, int64_t{1}, "step between the kernel's elements"},
             {"groups", int64_t{1}, int64_t{1}, "independent groups of channels"},
             {"bias", true, true, "add a learned bias per output channel"},
-            {"activation", std::string(), std::string(), "'' or 'relu'; set by fusion"}};
+            {"activation", std::string(), std::string(), "'' or 'relu'; set by fusion"},
+            {"linear", false, false, "of a 1x1 kernel: weights are saved as [out, in], as Linear's"}};
   }
 
   void check(const Attributes& attrs, const std::string& who) const override {
@@ -44,6 +45,9 @@ class ConvSpec : public OpSpec {
     TR_CHECK(conv.out_channels % conv.groups == 0, ValueError,
              cat(who, ": out_channels is ", conv.out_channels, ", groups ", conv.groups,
                  " does not divide it; change out_channels or groups"));
+    TR_CHECK(!attrs.flag("linear") || (conv.kernel == 1 && conv.groups == 1), ValueError,
+             cat(who, ": linear is given with kernel ", conv.kernel, " and groups ", conv.groups,
+                 "; it takes kernel 1 and groups 1"));
   }
 
   Shape infer(const Attributes& attrs, std::span<const Shape> x, const std::string& who) const override {
@@ -73,6 +77,10 @@ class ConvSpec : public OpSpec {
                                    fan_in,
                                    fan_out,
                                    {conv.out_channels, weight.c(), conv.kernel, conv.kernel}}};
+    if (query.attrs.flag("linear")) {
+      params[0].door_shape.resize(2);
+      params[0].flattened_hwc = {1, 1, weight.c()};
+    }
     if (conv.bias)
       params.push_back({"bias",
                         ParamRole::FC_BIAS,

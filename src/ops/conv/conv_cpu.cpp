@@ -1,9 +1,10 @@
-// Convolution through oneDNN: data stay dense NHWC in the arena, weights take the library's layout inside
-// the workspace. https://oneapi-src.github.io/oneDNN/v2.6/dev_guide_convolution.html
+// Convolution through oneDNN, in FP32 and where the CPU multiplies it in BF16: data stay dense NHWC in the
+// arena, weights take the library's layout inside the workspace.
+// https://oneapi-src.github.io/oneDNN/v2.6/dev_guide_convolution.html
 #include "ops/conv/conv.h"
 #include "ops/conv/conv_weight_gradient.h"
-#include "ops/support/cpu_loops.h"
 #include "ops/support/dnnl_weights.h"
+#include "ops/support/fused_relu.h"
 
 namespace tr {
 namespace {
@@ -20,17 +21,17 @@ struct Problem {
   explicit Problem(const OpQuery& query) {
     const ConvAttributes conv(query.attrs);
     const Shape weight = conv.weight_shape(query.x[0].c());
-    x = nhwc_desc(query.x[0]);
-    y = nhwc_desc(query.y);
+    const memory::data_type type = dnnl_type(query.dtype);
+    x = nhwc_desc(query.x[0], query.dtype);
+    y = nhwc_desc(query.y, query.dtype);
     const bool grouped = conv.groups > 1;
     memory::dims dims{weight.n(), weight.c(), weight.h(), weight.w()};
     if (grouped) {
       dims[0] /= conv.groups;
       dims.insert(dims.begin(), conv.groups);
     }
-    arena_weights = {dims, memory::data_type::f32,
-                     grouped ? memory::format_tag::gohwi : memory::format_tag::ohwi};
-    any_weights = {dims, memory::data_type::f32, memory::format_tag::any};
+    arena_weights = {dims, type, grouped ? memory::format_tag::gohwi : memory::format_tag::ohwi};
+    any_weights = {dims, type, memory::format_tag::any};
     if (conv.bias) bias = {{conv.out_channels}, memory::data_type::f32, memory::format_tag::x};
     stride = {conv.stride, conv.stride};
     dilation = {conv.dilation - 1, conv.dilation - 1};
@@ -90,14 +91,15 @@ DnnlWeights weights_of(const Problem& problem, const BackwardWeights::primitive_
 class ConvCpuKernels : public OpKernels {
  public:
   Offer offer(const OpQuery& query, Pass pass) const override {
+    if (std::string declined = dnnl_declines(query); !declined.empty()) return {std::move(declined), 0};
     const ThreadsOf threads(query.target);
     const ConvAttributes conv(query.attrs);
-    if (pass == Pass::BACKWARD_WEIGHT && ConvWeightGradient::fits(conv, query.x[0]))
-      return {cpu_declines(query.dtype), ConvWeightGradient(conv, query.x[0], query.y).workspace_bytes()};
+    if (pass == Pass::BACKWARD_WEIGHT && has_own_weight_gradient(query))
+      return {{}, ConvWeightGradient(conv, query.x[0], query.y).workspace_bytes()};
     const Problem problem(query);
     const dnnl::engine engine = offer_engine();
     try {
-      return {cpu_declines(query.dtype), workspace_bytes(problem, pass, engine)};
+      return offer_of(query, problem, pass, engine);
     } catch (const dnnl::error& error) {
       return {cat("oneDNN has no such convolution: ", error.message), 0};
     }
@@ -123,80 +125,77 @@ class ConvCpuKernels : public OpKernels {
   }
 
  private:
-  static int64_t workspace_bytes(const Problem& problem, Pass pass, const dnnl::engine& engine) {
+  static bool has_own_weight_gradient(const OpQuery& query) {
+    return query.dtype == DType::FP32 && ConvWeightGradient::fits(ConvAttributes(query.attrs), query.x[0]);
+  }
+
+  static Offer offer_of(const OpQuery& query, const Problem& problem, Pass pass, const dnnl::engine& engine) {
+    const auto offer = [&](const auto& desc) {
+      return Offer{dnnl_declines(query, desc), weights_of(problem, desc, engine).workspace_bytes()};
+    };
     switch (pass) {
       case Pass::BACKWARD_WEIGHT:
-        return weights_of(problem, problem.backward_weights(engine), engine).workspace_bytes();
+        return offer(problem.backward_weights(engine));
       case Pass::BACKWARD_DATA:
-        return weights_of(problem, problem.backward_data(engine), engine).workspace_bytes();
+        return offer(problem.backward_data(engine));
       default:
-        return weights_of(problem, problem.forward(engine, forward_kind(pass)), engine).workspace_bytes();
+        return offer(problem.forward(engine, forward_kind(pass)));
     }
   }
 
   static Call forward(const Binding& binding, const Problem& problem, const CpuContext& context) {
     const Forward::primitive_desc desc = problem.forward(context.engine, forward_kind(binding.pass));
     const auto placed = weights_of(problem, desc, context.engine)
-                            .place(context, binding.data<float>(Port::PARAM), binding.workspace);
-    float* y = binding.data<float>(Port::Y);
-    const Call conv = with_reorder(
-        placed, WeightUse::READ,
-        DnnlCall(Forward(desc), context.stream,
-                 {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<float>(Port::X))},
-                  {DNNL_ARG_WEIGHTS, placed.weights},
-                  {DNNL_ARG_BIAS, bias_memory(binding, problem, context, Port::PARAM)},
-                  {DNNL_ARG_DST, memory(problem.y, context.engine, y)},
-                  {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
-    if (!ConvAttributes(binding.query.attrs).relu) return conv;
-    // Not oneDNN's post-op: that turns NaN into 0 and so hides a diverged training.
-    return [conv, y, elements = binding.query.y.numel()] {
-      conv();
-      relu_forward(y, y, elements);
-    };
+                            .place(context, binding.data<void>(Port::PARAM), binding.workspace);
+    const Call conv =
+        with_reorder(placed, WeightUse::READ,
+                     DnnlCall(Forward(desc), context.stream,
+                              {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<void>(Port::X))},
+                               {DNNL_ARG_WEIGHTS, placed.weights},
+                               {DNNL_ARG_BIAS, bias_memory(binding, problem, context, Port::PARAM)},
+                               {DNNL_ARG_DST, memory(problem.y, context.engine, binding.data<void>(Port::Y))},
+                               {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
+    return ConvAttributes(binding.query.attrs).relu ? relu_after(binding, conv) : conv;
   }
 
   static Call backward_weights(const Binding& binding, const Problem& problem, const CpuContext& context) {
     const OpQuery& query = binding.query;
     const ConvAttributes conv(query.attrs);
-    float* dy = binding.data<float>(Port::DY);
     const Call gradient =
-        ConvWeightGradient::fits(conv, query.x[0])
+        has_own_weight_gradient(query)
             ? ConvWeightGradient(conv, query.x[0], query.y)
-                  .bind(binding.data<const float>(Port::X), dy, binding.data<float>(Port::PARAM_GRAD, 0),
+                  .bind(binding.data<const float>(Port::X), binding.data<const float>(Port::DY),
+                        binding.data<float>(Port::PARAM_GRAD, 0),
                         conv.bias ? binding.data<float>(Port::PARAM_GRAD, 1) : nullptr, binding.workspace)
             : dnnl_backward_weights(binding, problem, context);
-    if (!conv.relu) return gradient;
-    return [gradient, dy, y = binding.data<const float>(Port::Y), elements = query.y.numel()] {
-      relu_backward(y, dy, dy, elements);
-      gradient();
-    };
+    return conv.relu ? relu_before(binding, gradient) : gradient;
   }
 
   static Call dnnl_backward_weights(const Binding& binding, const Problem& problem,
                                     const CpuContext& context) {
     const BackwardWeights::primitive_desc desc = problem.backward_weights(context.engine);
     const auto placed = weights_of(problem, desc, context.engine)
-                            .place(context, binding.data<float>(Port::PARAM_GRAD), binding.workspace);
+                            .place(context, binding.data<void>(Port::PARAM_GRAD), binding.workspace);
     return with_reorder(
         placed, WeightUse::WRITE,
         DnnlCall(BackwardWeights(desc), context.stream,
-                 {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<float>(Port::X))},
+                 {{DNNL_ARG_SRC, memory(problem.x, context.engine, binding.data<void>(Port::X))},
                   {DNNL_ARG_DIFF_WEIGHTS, placed.weights},
                   {DNNL_ARG_DIFF_BIAS, bias_memory(binding, problem, context, Port::PARAM_GRAD)},
-                  {DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<float>(Port::DY))},
+                  {DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<void>(Port::DY))},
                   {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
   }
 
   static Call backward_data(const Binding& binding, const Problem& problem, const CpuContext& context) {
     const BackwardData::primitive_desc desc = problem.backward_data(context.engine);
     const auto placed = weights_of(problem, desc, context.engine)
-                            .place(context, binding.data<float>(Port::PARAM), binding.workspace);
+                            .place(context, binding.data<void>(Port::PARAM), binding.workspace);
     return with_reorder(
         placed, WeightUse::READ,
         DnnlCall(BackwardData(desc), context.stream,
-                 {{DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<float>(Port::DY))},
+                 {{DNNL_ARG_DIFF_DST, memory(problem.y, context.engine, binding.data<void>(Port::DY))},
                   {DNNL_ARG_WEIGHTS, placed.weights},
-                  {DNNL_ARG_DIFF_SRC, memory(problem.x, context.engine, binding.data<float>(Port::DX))},
+                  {DNNL_ARG_DIFF_SRC, memory(problem.x, context.engine, binding.data<void>(Port::DX))},
                   {DNNL_ARG_SCRATCHPAD, placed.scratchpad}}));
   }
 

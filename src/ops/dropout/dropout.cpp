@@ -24,6 +24,8 @@ class DropoutSpec : public OpSpec {
     return {{"mask", Region::S_MASK, Shape(1, 1, 1, (query.y.numel() + 7) / 8)}};
   }
 
+  FlattenedInput flattened_input() const override { return FlattenedInput::KEPT; }
+
   std::vector<Pass> backward_passes(const OpQuery& query) const override {
     return query.needs_dx[0] ? std::vector{Pass::BACKWARD} : std::vector<Pass>{};
   }

@@ -78,6 +78,8 @@ class FcSpec : public OpSpec {
     return params;
   }
 
+  FlattenedInput flattened_input() const override { return FlattenedInput::ORDERED; }
+
   std::vector<Pass> backward_passes(const OpQuery& query) const override {
     if (query.target.backend == BackendKind::CUDA) return {Pass::BACKWARD};
     std::vector<Pass> passes{Pass::BACKWARD_WEIGHT};

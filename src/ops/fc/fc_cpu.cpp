@@ -3,15 +3,14 @@
 // 130 GFLOP/s), slower for the weights.
 // https://oneapi-src.github.io/oneDNN/v2.6/dev_guide_inner_product.html
 #include "ops/fc/fc.h"
-#include "ops/support/cpu_loops.h"
 #include "ops/support/dnnl_weights.h"
+#include "ops/support/fused_relu.h"
 
 namespace tr {
 namespace {
 
 using dnnl::memory;
 
-constexpr auto F32 = memory::data_type::f32;
 constexpr auto ANY = memory::format_tag::any;
 constexpr auto DIRECT = dnnl::algorithm::convolution_direct;
 
@@ -29,10 +28,10 @@ bool runs(const dnnl::primitive_desc& desc, std::string_view implementation) {
 class Problem {
  public:
   Problem(const OpQuery& query, const dnnl::engine& engine)
-      : n_(query.x[0].n()), in_(fc_in_features(query.x[0])), engine_(engine) {
+      : n_(query.x[0].n()), in_(fc_in_features(query.x[0])), dtype_(query.dtype), engine_(engine) {
     const FcAttributes fc(query.attrs);
     out_ = fc.out_features;
-    if (fc.bias) bias_ = {{out_}, F32, memory::format_tag::x};
+    if (fc.bias) bias_ = {{out_}, memory::data_type::f32, memory::format_tag::x};
   }
 
   const dnnl::engine& engine() const { return engine_; }
@@ -55,11 +54,12 @@ class Problem {
  private:
   Product inner_product(Pass pass) const {
     const memory::dims dims{out_, in_};
-    const memory::desc weights(dims, F32, ANY);
+    const memory::data_type type = dnnl_type(dtype_);
+    const memory::desc weights(dims, type, ANY);
     Product product{{},
-                    {{n_, in_}, F32, memory::format_tag::nc},
-                    {{n_, out_}, F32, memory::format_tag::nc},
-                    {dims, F32, memory::format_tag::oi},
+                    {{n_, in_}, type, memory::format_tag::nc},
+                    {{n_, out_}, type, memory::format_tag::nc},
+                    {dims, type, memory::format_tag::oi},
                     bias_};
     using Forward = dnnl::inner_product_forward;
     using Data = dnnl::inner_product_backward_data;
@@ -79,11 +79,11 @@ class Problem {
 
   Product column_convolution(Pass pass) const {
     const memory::dims dims{out_, in_, 1, 1}, stride{1, 1}, padding{0, 0};
-    const memory::desc weights(dims, F32, ANY);
+    const memory::desc weights(dims, dnnl_type(dtype_), ANY);
     Product product{{},
-                    nhwc_desc({1, n_, 1, in_}),
-                    nhwc_desc({1, n_, 1, out_}),
-                    {dims, F32, memory::format_tag::ohwi},
+                    nhwc_desc({1, n_, 1, in_}, dtype_),
+                    nhwc_desc({1, n_, 1, out_}, dtype_),
+                    {dims, dnnl_type(dtype_), memory::format_tag::ohwi},
                     bias_};
     using Forward = dnnl::convolution_forward;
     using Data = dnnl::convolution_backward_data;
@@ -104,6 +104,7 @@ class Problem {
   }
 
   int64_t n_, in_, out_ = 0;
+  DType dtype_;
   memory::desc bias_;  ///< a zero descriptor where there is none
   dnnl::engine engine_;
 };
@@ -111,10 +112,12 @@ class Problem {
 class FcCpuKernels : public OpKernels {
  public:
   Offer offer(const OpQuery& query, Pass pass) const override {
+    if (std::string declined = dnnl_declines(query); !declined.empty()) return {std::move(declined), 0};
     const ThreadsOf threads(query.target);
     try {
       const Problem problem(query, offer_engine());
-      return {cpu_declines(query.dtype), problem.weights(problem.product(pass), pass).workspace_bytes()};
+      const Product product = problem.product(pass);
+      return {dnnl_declines(query, product.desc), problem.weights(product, pass).workspace_bytes()};
     } catch (const dnnl::error& error) {
       return {cat("oneDNN has no such inner product: ", error.message), 0};
     }
@@ -136,14 +139,13 @@ class FcCpuKernels : public OpKernels {
     const Pass pass = binding.pass;
     const Product product = problem.product(pass);
     const FcAttributes fc(binding.query.attrs);
-    const int64_t outputs = binding.query.y.numel();
     const bool weight_pass = pass == Pass::BACKWARD_WEIGHT;
     const Port weight_port = weight_pass ? Port::PARAM_GRAD : Port::PARAM;
     const auto placed =
-        problem.weights(product, pass).place(context, binding.data<float>(weight_port), binding.workspace);
+        problem.weights(product, pass).place(context, binding.data<void>(weight_port), binding.workspace);
     const WeightUse use = weight_pass ? WeightUse::WRITE : WeightUse::READ;
     const auto at = [&](const memory::desc& desc, Port port, int index = 0) {
-      return memory(desc, context.engine, binding.data<float>(port, index));
+      return memory(desc, context.engine, binding.data<void>(port, index));
     };
     // Without a bias a memory of no elements, which oneDNN leaves alone.
     const auto bias = [&](Port port) {
@@ -163,23 +165,14 @@ class FcCpuKernels : public OpKernels {
                                   {DNNL_ARG_DIFF_BIAS, bias(Port::PARAM_GRAD)},
                                   {DNNL_ARG_DIFF_DST, at(product.y, Port::DY)},
                                   {DNNL_ARG_SCRATCHPAD, placed.scratchpad}});
-      if (!fc.relu) return multiply;
-      return [multiply, y = binding.data<const float>(Port::Y), dy = binding.data<float>(Port::DY), outputs] {
-        relu_backward(y, dy, dy, outputs);
-        multiply();
-      };
+      return fc.relu ? relu_before(binding, multiply) : multiply;
     }
     const Call multiply = call({{DNNL_ARG_SRC, at(product.x, Port::X)},
                                 {DNNL_ARG_WEIGHTS, placed.weights},
                                 {DNNL_ARG_BIAS, bias(Port::PARAM)},
                                 {DNNL_ARG_DST, at(product.y, Port::Y)},
                                 {DNNL_ARG_SCRATCHPAD, placed.scratchpad}});
-    if (!fc.relu) return multiply;
-    // Not oneDNN's post-op: that turns NaN into 0 and so hides a diverged training.
-    return [multiply, y = binding.data<float>(Port::Y), outputs] {
-      multiply();
-      relu_forward(y, y, outputs);
-    };
+    return fc.relu ? relu_after(binding, multiply) : multiply;
   }
 };
 

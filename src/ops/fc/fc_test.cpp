@@ -130,16 +130,6 @@ TEST(Fc, AbsorbsOneRelu) {
   EXPECT_FALSE(fc.absorb(*fused, "relu", {}, 0).has_value());
 }
 
-TEST(Fc, DeclinesSixteenBitsButPlansThem) {
-  const Catalog catalog = make_catalog();
-  OpRig rig(catalog, {.op = "fc", .attrs = attributes(16, true), .x = {Shape(8, 1, 1, 32)}, .needs_dx = {}});
-  OpQuery query = rig.query();
-  query.dtype = DType::FP16;
-  const Offer offer = catalog.offer(catalog.find("fc"), query, Pass::FORWARD);
-  EXPECT_EQ(offer.declined, "cpu backend computes in fp32 only, not in fp16");
-  EXPECT_EQ(offer.workspace_bytes, rig.offer(Pass::FORWARD).workspace_bytes);
-}
-
 /// On CUDA: a copy of x without its padding, the FP32 product; a copy of dy to mask and of dx without
 /// padding.
 TEST(Fc, PlansCudaWorkspace) {

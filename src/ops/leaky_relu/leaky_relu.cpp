@@ -26,6 +26,8 @@ class LeakyReluSpec : public OpSpec {
 
   Shape infer(const Attributes&, std::span<const Shape> x, const std::string&) const override { return x[0]; }
 
+  FlattenedInput flattened_input() const override { return FlattenedInput::KEPT; }
+
   std::vector<Pass> backward_passes(const OpQuery& query) const override {
     return query.needs_dx[0] ? std::vector{Pass::BACKWARD} : std::vector<Pass>{};
   }

@@ -11,7 +11,11 @@ namespace {
 class MaxPoolSpec : public OpSpec {
  public:
   std::string_view name() const override { return "maxpool"; }
-  std::vector<AttrSpec> schema() const override { return PoolAttributes::schema(); }
+  std::vector<AttrSpec> schema() const override {
+    std::vector<AttrSpec> schema = PoolAttributes::schema();
+    schema.push_back({"ceil", false, false, "a last window may reach over the end, as PyTorch's ceil_mode"});
+    return schema;
+  }
 
   void check(const Attributes& attrs, const std::string& who) const override {
     PoolAttributes::check(attrs, who);

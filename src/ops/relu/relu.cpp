@@ -10,6 +10,8 @@ class ReluSpec : public OpSpec {
 
   Shape infer(const Attributes&, std::span<const Shape> x, const std::string&) const override { return x[0]; }
 
+  FlattenedInput flattened_input() const override { return FlattenedInput::KEPT; }
+
   std::vector<Use> uses(const OpQuery&, Pass pass) const override {
     if (pass == Pass::BACKWARD) return {reads(Port::Y), reads(Port::DY), writes(Port::DX)};
     if (pass == Pass::FORWARD || pass == Pass::INFERENCE) return {reads(Port::X), writes(Port::Y)};

@@ -41,14 +41,5 @@ TEST(Relu, ManyPiecesOfOddLength) {
   }
 }
 
-TEST(Relu, DeclinesSixteenBits) {
-  const Catalog catalog = make_catalog();
-  OpRig rig(catalog, {.op = "relu", .attrs = {}, .x = {Shape(1, 1, 1, 3)}, .needs_dx = {}});
-  OpQuery query = rig.query();
-  query.dtype = DType::BF16;
-  EXPECT_EQ(catalog.offer(catalog.find("relu"), query, Pass::FORWARD).declined,
-            "cpu backend computes in fp32 only, not in bf16");
-}
-
 }  // namespace
 }  // namespace tr

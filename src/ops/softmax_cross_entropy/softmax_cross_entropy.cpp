@@ -2,8 +2,12 @@
 ///   x: logits [N, 1, 1, classes]   LABEL: [N], -1 for a sample that does not count
 ///   loss = mean over counted samples of (1 - s) * (lse - x[label]) + s * mean over classes of (lse - x)
 /// where lse = log(sum(exp(x))) and s is LABEL_SMOOTHING, as PyTorch's CrossEntropyLoss; INFERENCE has s = 0.
+/// With `mix`, a batch whose BatchMix (INPUT_A_MIX) mixes has the loss (1 - share) of label n plus share of
+/// label N - 1 - n, smoothing being part of both: cross entropy with the target mixed likewise. Ranks are
+/// then those of the label with the larger share, n's own where both are equal. INFERENCE never mixes.
 /// FORWARD writes dx too, times LOSS_SCALE, so there is no backward pass. Without a counted sample loss,
-/// top-k and gradient are 0. A label that is no class makes the loss and its sample's gradient NaN.
+/// top-k and gradient are 0. A label that is no class makes the loss and its sample's gradient NaN, and
+/// so does one of -1 that a counted sample is mixed with.
 /// TOP1 and TOP5 are fractions of counted samples; a sample's rank is the number of larger logits plus that
 /// of equal ones before it. A sample with a NaN logit counts as wrong. PREDICTED_LABEL is the first maximum,
 /// or the first NaN.
@@ -15,6 +19,10 @@ namespace {
 class SoftmaxCrossEntropySpec : public OpSpec {
  public:
   std::string_view name() const override { return "softmax_cross_entropy"; }
+
+  std::vector<AttrSpec> schema() const override {
+    return {{"mix", false, false, "set by the compiler: samples of a training batch are mixed"}};
+  }
 
   Shape infer(const Attributes&, std::span<const Shape> x, const std::string& who) const override {
     TR_CHECK(x[0].h() == 1 && x[0].w() == 1, ShapeError,
@@ -31,6 +39,7 @@ class SoftmaxCrossEntropySpec : public OpSpec {
     if (pass == Pass::FORWARD) {
       uses.push_back(reads(Port::BASELINE, LABEL_SMOOTHING));
       uses.push_back(reads(Port::BASELINE, LOSS_SCALE));
+      if (query.attrs.flag("mix")) uses.push_back(reads(Port::BASELINE, INPUT_A_MIX));
       if (query.needs_dx[0]) uses.push_back(writes(Port::DX));
     } else {
       uses.push_back(writes(Port::BASELINE, PREDICTED_LABEL));

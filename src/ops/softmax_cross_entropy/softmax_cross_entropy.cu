@@ -30,12 +30,12 @@ struct Best {
 struct RowSums {
   float powers;   ///< of exp(x - largest)
   float offsets;  ///< of x - largest
-  int ahead;      ///< logits that rank before the label's
+  int ahead;      ///< logits that rank before the dominant label's
 };
 
 struct RowResult {
   Best best;
-  float own;  ///< the label's logit
+  float own, other;  ///< logits of the label and of the partner's
   RowSums sums;
 };
 
@@ -92,10 +92,16 @@ struct Sample {
         team(its_team),
         row(static_cast<const T*>(operands.logits) + int64_t{sample} * operands.logits_stride),
         number(sample),
-        label(operands.labels[sample]) {}
+        label(operands.labels[sample]),
+        partner(label),
+        share(operands.mix == nullptr ? 0.0f : operands.mix->share) {
+    if (share != 0.0f) partner = operands.labels[operands.samples - 1 - sample];
+  }
 
   __device__ bool counts() const { return label != NOT_COUNTED; }
-  __device__ bool has_class() const { return label >= 0 && label < operands.classes; }
+  __device__ bool has_class() const {
+    return label >= 0 && label < operands.classes && partner >= 0 && partner < operands.classes;
+  }
 
   /// body(class, logit) for this thread's classes.
   template <typename Body>
@@ -114,39 +120,45 @@ struct Sample {
       if (const Best here{logit, c}; best.loses_to(here)) best = here;
     });
     best = team.best(best);
-    const float own = has_class() ? device::to_float(row[label]) : 0.0f;
+    const float own = has_class() ? device::to_float(row[label]) : 0.0f,
+                other = has_class() ? device::to_float(row[partner]) : 0.0f;
+    const float ranked = share > 0.5f ? other : own;
+    const int dominant = share > 0.5f ? partner : label;
     RowSums sums{0.0f, 0.0f, 0};
     each_logit([&](int c, float logit) {
       const float offset = logit - best.value;
       sums.powers += expf(offset);
       sums.offsets += offset;
-      sums.ahead += logit > own || (logit == own && c < label);
+      sums.ahead += logit > ranked || (logit == ranked && c < dominant);
     });
-    return {best, own, team.sum(sums)};
+    return {best, own, other, team.sum(sums)};
   }
 
   /// Loss and hits; writes the prediction and, times `weight`, the gradient, where they are wanted.
   __device__ SampleLoss finish(const RowResult& result, float smoothing, float weight) const {
-    const auto& [best, own, sums] = result;
+    const auto& [best, own, other, sums] = result;
     if (operands.predicted != nullptr && team.lane() == 0) operands.predicted[number] = best.index;
-    const float share = smoothing / static_cast<float>(operands.classes);
-    if (operands.dx != nullptr) write_gradient(best.value, 1.0f / sums.powers, smoothing, share, weight);
+    const float even = smoothing / static_cast<float>(operands.classes);
+    if (operands.dx != nullptr) write_gradient(best.value, 1.0f / sums.powers, smoothing, even, weight);
 
     if (!counts()) return {0.0f, 0.0f, 0.0f, 0.0f};
     if (!has_class()) return {NAN, 0.0f, 0.0f, 0.0f};
     const float log_sum = logf(sums.powers);
-    float loss = (1.0f - smoothing) * (log_sum - (own - best.value));
-    if (smoothing != 0.0f) loss += smoothing * log_sum - share * sums.offsets;
+    float of_labels = log_sum - (own - best.value);
+    if (share != 0.0f) of_labels = (1.0f - share) * of_labels + share * (log_sum - (other - best.value));
+    float loss = (1.0f - smoothing) * of_labels;
+    if (smoothing != 0.0f) loss += smoothing * log_sum - even * sums.offsets;
     const bool comparable = !isnan(best.value);  // no logit is NaN
     return {loss, comparable && sums.ahead < 1 ? 1.0f : 0.0f, comparable && sums.ahead < 5 ? 1.0f : 0.0f,
             0.0f};
   }
 
  private:
-  __device__ void write_gradient(float largest, float inverse, float smoothing, float share,
+  __device__ void write_gradient(float largest, float inverse, float smoothing, float even,
                                  float weight) const {
     T* to = static_cast<T*>(operands.dx) + int64_t{number} * operands.dx_stride;
-    const float own = 1.0f - smoothing + share;
+    const float certain = 1.0f - smoothing, second = certain * share;
+    const float own = (label == partner ? certain : certain - second) + even, other = second + even;
     for (int first = team.lane() * V; first < operands.dx_stride; first += Team::size * V) {
       device::Pack<T, V> gradient;
 #pragma unroll
@@ -158,7 +170,8 @@ struct Sample {
           const int c = first + i;
           if (c >= operands.classes) continue;
           const float power = expf(device::to_float(logits.v[i]) - largest) * inverse;
-          const float value = (power - (c == label ? own : share)) * weight;
+          const float wanted = c == label ? own : c == partner ? other : even;
+          const float value = (power - wanted) * weight;
           gradient.v[i] = device::from_float<T>(has_class() ? value : NAN);
         }
       }
@@ -169,7 +182,8 @@ struct Sample {
   const LossOperands& operands;
   Team team;
   const T* row;
-  int number, label;
+  int number, label, partner;
+  float share;  ///< of the partner's label
 };
 
 struct Scalars {

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/support/cpu_loops.h"
+#include "renaissance/core/batch_mix.h"
 
 namespace tr {
 namespace {
@@ -10,6 +11,22 @@ namespace {
 struct SampleResult {
   double loss;
   int32_t top1, top5;
+};
+
+/// What a sample should be: two classes, the second with `share`. Not mixed: the same twice and 0.
+struct Target {
+  int32_t label, partner;
+  float share;
+
+  bool has_class(int64_t classes) const {
+    return label >= 0 && label < classes && partner >= 0 && partner < classes;
+  }
+  int32_t dominant() const { return share > 0.5f ? partner : label; }
+};
+
+/// Of a training step; INFERENCE has the defaults.
+struct Scalars {
+  float smoothing = 0.0f, loss_scale = 1.0f, mix_share = 0.0f;
 };
 
 struct SoftmaxCrossEntropy {
@@ -28,9 +45,10 @@ struct SoftmaxCrossEntropy {
   }
 
   /// Loss and hits of one counted sample; gradient, if not null, gets the gradient times `weight`.
-  SampleResult sample(const float* row, int32_t label, float smoothing, float weight, float* gradient) const {
+  SampleResult sample(const float* row, const Target& target, float smoothing, float weight,
+                      float* gradient) const {
     constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
-    if (label < 0 || label >= classes) {
+    if (!target.has_class(classes)) {
       if (gradient != nullptr) std::fill_n(gradient, classes, NOT_A_NUMBER);
       return {double{NOT_A_NUMBER}, 0, 0};
     }
@@ -44,14 +62,23 @@ struct SoftmaxCrossEntropy {
       sum_offsets += double{row[c]} - double{largest};
     }
     const double log_sum = std::log(sum), share = double{smoothing} / static_cast<double>(classes);
-    SampleResult result = rank(row, label);
-    result.loss = (1.0 - double{smoothing}) * (log_sum - (double{row[label]} - double{largest}));
+    SampleResult result = rank(row, target.dominant());
+    const auto entropy = [&](int32_t label) { return log_sum - (double{row[label]} - double{largest}); };
+    double of_labels = entropy(target.label);
+    if (target.share != 0.0f)
+      of_labels = (1.0 - double{target.share}) * of_labels + double{target.share} * entropy(target.partner);
+    result.loss = (1.0 - double{smoothing}) * of_labels;
     if (smoothing != 0.0f) result.loss += double{smoothing} * log_sum - share * sum_offsets;
     if (gradient == nullptr) return result;
     const float inverse = static_cast<float>(1.0 / sum), even = static_cast<float>(share);
-    const float own = static_cast<float>(1.0 - double{smoothing} + share);
-    for (int64_t c = 0; c < classes; ++c)
-      gradient[c] = (gradient[c] * inverse - (c == label ? own : even)) * weight;
+    const double certain = 1.0 - double{smoothing}, second = certain * double{target.share};
+    const bool one_label = target.label == target.partner;
+    const auto own = static_cast<float>((one_label ? certain : certain - second) + share);
+    const auto other = static_cast<float>(second + share);
+    for (int64_t c = 0; c < classes; ++c) {
+      const float wanted = c == target.label ? own : c == target.partner ? other : even;
+      gradient[c] = (gradient[c] * inverse - wanted) * weight;
+    }
     return result;
   }
 
@@ -63,17 +90,18 @@ struct SoftmaxCrossEntropy {
     return static_cast<int32_t>(best);
   }
 
-  void run(float smoothing, float loss_scale) const {
+  void run(const Scalars& scalars) const {
     const int64_t counted = samples - std::count(labels, labels + samples, NOT_COUNTED);
     const double inverse = counted > 0 ? 1.0 / static_cast<double>(counted) : 0.0;
-    const float weight = static_cast<float>(double{loss_scale} * inverse);
+    const float weight = static_cast<float>(double{scalars.loss_scale} * inverse);
 #pragma omp parallel for schedule(static) if (samples * classes > 2048)
     for (int64_t n = 0; n < samples; ++n) {
       const float* row = logits + n * classes;
       float* dx_row = dx == nullptr ? nullptr : dx + n * classes;
       if (predicted != nullptr) predicted[n] = predict(row);
       if (labels[n] != NOT_COUNTED) {
-        results[n] = sample(row, labels[n], smoothing, weight, dx_row);
+        const int32_t partner = scalars.mix_share != 0.0f ? labels[samples - 1 - n] : labels[n];
+        results[n] = sample(row, {labels[n], partner, scalars.mix_share}, scalars.smoothing, weight, dx_row);
       } else {
         results[n] = {0.0, 0, 0};
         if (dx_row != nullptr) std::fill_n(dx_row, classes, 0.0f);
@@ -119,9 +147,13 @@ class SoftmaxCrossEntropyCpuKernels : public OpKernels {
         binding.data<float>(Port::BASELINE, TOP5),
         training ? nullptr : binding.data<int32_t>(Port::BASELINE, PREDICTED_LABEL),
         reinterpret_cast<SampleResult*>(binding.workspace)};
-    if (!training) return [call] { call.run(0.0f, 1.0f); };
-    return [call, smoothing = binding.data<float>(Port::BASELINE, LABEL_SMOOTHING),
-            scale = binding.data<float>(Port::BASELINE, LOSS_SCALE)] { call.run(*smoothing, *scale); };
+    if (!training) return [call] { call.run({}); };
+    const BatchMix* mix =
+        binding.query.attrs.flag("mix") ? binding.data<const BatchMix>(Port::BASELINE, INPUT_A_MIX) : nullptr;
+    return [call, mix, smoothing = binding.data<float>(Port::BASELINE, LABEL_SMOOTHING),
+            scale = binding.data<float>(Port::BASELINE, LOSS_SCALE)] {
+      call.run({*smoothing, *scale, mix == nullptr ? 0.0f : mix->share});
+    };
   }
 };
 

@@ -17,6 +17,7 @@ class SoftmaxCrossEntropyCudaKernels : public OpKernels {
     TR_CHECK(shape.n() * pixel_stride(x) < int64_t{1} << 31, ShapeError,
              cat(binding.query.layer, ": logits are ", shape, "; the CUDA kernels take fewer than 2^31"));
     const bool training = binding.pass == Pass::FORWARD, has_dx = binding.has(Port::DX);
+    const bool mixes = training && binding.query.attrs.flag("mix");
     const auto scalar = [&](BaselineId id) { return binding.data<float>(Port::BASELINE, id); };
     const LossOperands operands{x.dtype,
                                 static_cast<int>(shape.n()),
@@ -25,6 +26,7 @@ class SoftmaxCrossEntropyCudaKernels : public OpKernels {
                                 has_dx ? static_cast<int>(pixel_stride(binding.tensor(Port::DX))) : 0,
                                 binding.data<const void>(Port::X),
                                 binding.data<const int32_t>(Port::BASELINE, LABEL),
+                                mixes ? binding.data<const BatchMix>(Port::BASELINE, INPUT_A_MIX) : nullptr,
                                 training ? scalar(LABEL_SMOOTHING) : nullptr,
                                 training ? scalar(LOSS_SCALE) : nullptr,
                                 has_dx ? binding.data<void>(Port::DX) : nullptr,

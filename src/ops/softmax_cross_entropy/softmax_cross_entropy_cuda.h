@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "renaissance/core/batch_mix.h"
 #include "renaissance/core/types.h"
 
 namespace tr {
@@ -20,6 +21,7 @@ struct LossOperands {
   int logits_stride, dx_stride;  ///< elements from sample to sample
   const void* logits;            ///< [samples, 1, 1, classes]
   const int32_t* labels;         ///< [samples]
+  const BatchMix* mix;           ///< null: samples are not mixed
   const float* smoothing;        ///< null: 0
   const float* loss_scale;       ///< null where dx is
   void* dx;                      ///< [samples, 1, 1, classes], its padding becomes zero; null: not wanted

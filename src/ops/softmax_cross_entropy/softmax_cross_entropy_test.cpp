@@ -20,7 +20,7 @@ constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
 /// Logits row by row, one label each.
 struct Loss {
   Loss(int64_t classes, const std::vector<float>& logits, const std::vector<int32_t>& labels,
-       float smoothing = 0.0f, float loss_scale = 1.0f)
+       float smoothing = 0.0f, float loss_scale = 1.0f, float mix_share = -1.0f)
       : catalog(make_catalog()) {
     OpCase c;
     c.op = "softmax_cross_entropy";
@@ -28,6 +28,10 @@ struct Loss {
     c.labels = labels;
     c.label_smoothing = smoothing;
     c.loss_scale = loss_scale;
+    if (mix_share >= 0.0f) {
+      c.attrs.set("mix", true);
+      c.mix_share = mix_share;
+    }
     rig.emplace(catalog, c);
     std::ranges::copy(logits, rig->values(Port::X).begin());
   }
@@ -58,6 +62,48 @@ TEST(SoftmaxCrossEntropy, SmoothingInTrainingOnly) {
   EXPECT_NEAR(loss.dx()[1], 0.25 - 0.1, 1e-6);
   loss.rig->run(Pass::INFERENCE);
   EXPECT_NEAR(loss.value(LOSS), std::log(4.0 / 3.0), 1e-6);
+}
+
+/// (1 - share) of the own label's loss and share of that of the label at the other end of the batch.
+TEST(SoftmaxCrossEntropy, MixedLabels) {
+  const std::vector<float> logits{1.0f, 2.0f, 4.0f, 0.5f, -1.0f, 0.0f, 3.0f, 1.0f, 1.0f};
+  const std::vector<int32_t> labels{0, 1, 2}, partners{2, 1, 0};
+  for (const float smoothing : {0.0f, 0.3f}) {
+    Loss own(3, logits, labels, smoothing), other(3, logits, partners, smoothing);
+    for (Loss* loss : {&own, &other}) loss->rig->run(Pass::FORWARD);
+    for (const float share : {0.25f, 0.5f, 0.75f, 1.0f}) {
+      Loss mixed(3, logits, labels, smoothing, 1.0f, share);
+      mixed.rig->run(Pass::FORWARD);
+      const auto blend = [share](float a, float b) { return (1.0f - share) * a + share * b; };
+      EXPECT_NEAR(mixed.value(LOSS), blend(own.value(LOSS), other.value(LOSS)), 1e-6);
+      for (size_t i = 0; i < 9; ++i)
+        EXPECT_NEAR(mixed.dx()[i], blend(own.dx()[i], other.dx()[i]), 1e-6) << share << ' ' << i;
+      // Predicted are 2, 0 and 0: none of the own labels, two of the partners'.
+      EXPECT_FLOAT_EQ(mixed.value(TOP1), share > 0.5f ? 2.0f / 3.0f : 0.0f) << share;
+      mixed.rig->run(Pass::INFERENCE);
+      Loss plain(3, logits, labels);
+      plain.rig->run(Pass::INFERENCE);
+      EXPECT_EQ(mixed.value(LOSS), plain.value(LOSS));
+    }
+  }
+}
+
+TEST(SoftmaxCrossEntropy, AShareOfZeroChangesNoBit) {
+  const std::vector<float> logits{1.0f, 2.0f, 4.0f, 0.5f, -1.0f, 0.0f, 3.0f, 1.0f, 1.0f};
+  const std::vector<int32_t> labels{0, -1, 2};
+  Loss plain(3, logits, labels, 0.1f, 3.0f), mixed(3, logits, labels, 0.1f, 3.0f, 0.0f);
+  for (Loss* loss : {&plain, &mixed}) loss->rig->run(Pass::FORWARD);
+  for (const int id : {LOSS, TOP1, TOP5}) EXPECT_EQ(plain.value(id), mixed.value(id));
+  EXPECT_TRUE(std::ranges::equal(plain.dx(), mixed.dx()));
+}
+
+TEST(SoftmaxCrossEntropy, APartnerThatIsNoClassShows) {
+  for (const int32_t label : {-1, 3}) {
+    Loss loss(3, {1.0f, 2.0f, 3.0f, 1.0f, 2.0f, 3.0f}, {1, label}, 0.0f, 1.0f, 0.25f);
+    loss.rig->run(Pass::FORWARD, Expect::ANY);
+    EXPECT_TRUE(std::isnan(loss.value(LOSS)));
+    EXPECT_TRUE(std::isnan(loss.dx()[0]));
+  }
 }
 
 TEST(SoftmaxCrossEntropy, PaddingDoesNotCount) {

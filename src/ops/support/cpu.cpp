@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <string_view>
+
 namespace tr {
 
 ThreadsOf::ThreadsOf(const Target& target) : before_(omp_get_max_threads()) {
@@ -40,8 +42,29 @@ void DnnlCall::operator()() const {
 
 dnnl::memory::dims nchw_dims(const Shape& shape) { return {shape.n(), shape.c(), shape.h(), shape.w()}; }
 
-dnnl::memory::desc nhwc_desc(const Shape& shape) {
-  return {nchw_dims(shape), dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc};
+dnnl::memory::desc nhwc_desc(const Shape& shape, DType dtype) {
+  return {nchw_dims(shape), dnnl_type(dtype), dnnl::memory::format_tag::nhwc};
+}
+
+dnnl::memory::data_type dnnl_type(DType dtype) {
+  TR_CHECK(dtype == DType::FP32 || dtype == DType::BF16, TypeError,
+           cat("oneDNN on the cpu: ", dtype_name(dtype), "; expected fp32 or bf16"));
+  return dtype == DType::FP32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
+
+std::string dnnl_declines(const OpQuery& query) {
+  if (query.dtype == DType::FP32) return {};
+  const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  const bool multiplies = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+  const bool padded = query.reads_network_input && query.x[0].c() % 4 != 0;
+  if (query.dtype != DType::BF16 || !multiplies)
+    return cat("this cpu has no instructions for products in ", dtype_name(query.dtype));
+  return padded ? "oneDNN takes no padded channels" : "";
+}
+
+std::string dnnl_declines(const OpQuery& query, const dnnl::primitive_desc_base& desc) {
+  const bool is_slow = std::string_view(desc.impl_info_str()).starts_with("ref");
+  return query.dtype == DType::BF16 && is_slow ? "oneDNN has only a reference implementation in bf16" : "";
 }
 
 }  // namespace tr

@@ -5,6 +5,7 @@
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,15 @@ class DnnlCall {
 
 /// dnnl::memory::dims of a Shape in oneDNN's logical order N,C,H,W; for filters K,C,R,S.
 dnnl::memory::dims nchw_dims(const Shape& shape);
-/// Descriptor of a dense FP32 NHWC tensor.
-dnnl::memory::desc nhwc_desc(const Shape& shape);
+/// Descriptor of a dense NHWC tensor of FP32 or BF16.
+dnnl::memory::desc nhwc_desc(const Shape& shape, DType dtype = DType::FP32);
+/// oneDNN's name of FP32 or BF16; TypeError for another.
+dnnl::memory::data_type dnnl_type(DType dtype);
+
+/// Why oneDNN's convolutions and matrix products are not used for the query's type; empty where they are.
+/// They take BF16 on a CPU that multiplies it (avx512_core_bf16); on others they are slower than in FP32.
+std::string dnnl_declines(const OpQuery& query);
+/// Likewise of one primitive: oneDNN's reference implementations are slower than FP32 on copies.
+std::string dnnl_declines(const OpQuery& query, const dnnl::primitive_desc_base& desc);
 
 }  // namespace tr

@@ -6,28 +6,36 @@
 #include <string>
 
 #include "core/parallel.h"
+#include "core/sixteen_bits.h"
 #include "ops/support/cpu.h"
 
 namespace tr {
 
-/// Why the CPU backend declines `dtype`; empty where it does not.
+/// Why a kernel written for FP32 declines `dtype`; empty where it does not. FP16 and BF16 then run through
+/// ops/support/sixteen_bit_kernels.h.
 inline std::string cpu_declines(DType dtype) {
-  return dtype == DType::FP32 ? "" : cat("cpu backend computes in fp32 only, not in ", dtype_name(dtype));
+  return dtype == DType::FP32 ? "" : cat("this cpu kernel computes in fp32, not in ", dtype_name(dtype));
 }
 
-/// y = max(x, 0), and NaN where x is NaN; in place where x == y.
-inline void relu_forward(const float* x, float* y, int64_t items) {
+inline bool is_positive_or_nan(float value) { return !(value <= 0.0f); }
+inline bool is_positive_or_nan(uint16_t bf16) { return is_positive_or_nan(Bf16::widen(bf16)); }
+
+/// y = max(x, 0), and NaN where x is NaN; in place where x == y. FP32, or BF16 as its bits.
+template <typename T>
+void relu_forward(const T* x, T* y, int64_t items) {
   parallel_pieces(items, [=](int64_t first, int64_t last) {
 #pragma omp simd
-    for (int64_t i = first; i < last; ++i) y[i] = x[i] <= 0.0f ? 0.0f : x[i];
+    for (int64_t i = first; i < last; ++i) y[i] = is_positive_or_nan(x[i]) ? x[i] : T{0};
   });
 }
 
 /// dx = dy where the forward pass let x through, else 0; in place where dy == dx.
-inline void relu_backward(const float* y, const float* dy, float* dx, int64_t items) {
+template <typename T>
+void relu_backward(const T* y, const T* dy, T* dx, int64_t items) {
   parallel_pieces(items, [=](int64_t first, int64_t last) {
+    const T* gradient = dy;  // a local, since a capture would be loaded in a branch and stay scalar
 #pragma omp simd
-    for (int64_t i = first; i < last; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
+    for (int64_t i = first; i < last; ++i) dx[i] = is_positive_or_nan(y[i]) ? gradient[i] : T{0};
   });
 }
 

@@ -35,7 +35,7 @@ DnnlWeights::Slices DnnlWeights::slices(std::byte* workspace) const {
 
 int64_t DnnlWeights::workspace_bytes() const { return slices(nullptr).bytes; }
 
-DnnlWeights::Placed DnnlWeights::place(const CpuContext& context, float* arena_weights,
+DnnlWeights::Placed DnnlWeights::place(const CpuContext& context, void* arena_weights,
                                        std::byte* workspace) const {
   const Slices place = slices(workspace);
   const dnnl::engine& engine = context.engine;

@@ -27,7 +27,7 @@ class DnnlWeights {
   };
   /// Workspace bytes that place() needs: the same walk.
   int64_t workspace_bytes() const;
-  Placed place(const CpuContext& context, float* arena_weights, std::byte* workspace) const;
+  Placed place(const CpuContext& context, void* arena_weights, std::byte* workspace) const;
 
  private:
   struct Slices {

@@ -1,5 +1,5 @@
 /// What the pooling operators share: square windows over H and W, P = floor((H + 2*padding - kernel) /
-/// stride) + 1.
+/// stride) + 1; with `ceil`, which only maxpool has, rounded up, the last window reaching over the end.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@ struct PoolAttributes {
   explicit PoolAttributes(const Attributes& attrs)
       : kernel(attrs.integer("kernel")),
         stride(attrs.integer("stride") == 0 ? kernel : attrs.integer("stride")),
-        padding(attrs.integer("padding")) {}
+        padding(attrs.integer("padding")),
+        ceil(attrs.has("ceil") && attrs.flag("ceil")) {}
 
   static std::vector<AttrSpec> schema() {
     return {{"kernel", std::nullopt, int64_t{1}, "height and width of a window"},
@@ -35,11 +36,19 @@ struct PoolAttributes {
     TR_CHECK(kernel - padding <= x.h() + padding && kernel - padding <= x.w() + padding, ShapeError,
              cat(who, ": kernel ", kernel, " is larger than input ", x, " with padding ", padding,
                  "; use a smaller kernel"));
-    return {x.n(), (x.h() + 2 * padding - kernel) / stride + 1, (x.w() + 2 * padding - kernel) / stride + 1,
-            x.c()};
+    return {x.n(), outputs(x.h()), outputs(x.w()), x.c()};
+  }
+
+  /// Windows along an axis of `size`.
+  int64_t outputs(int64_t size) const {
+    const int64_t room = size + 2 * padding - kernel;
+    const int64_t whole = room / stride + 1;
+    // One more that reaches over the end, unless it would begin in the padding there.
+    return ceil && room % stride != 0 && whole * stride < size + padding ? whole + 1 : whole;
   }
 
   int64_t kernel, stride, padding;
+  bool ceil;
 };
 
 /// Where windows fall along one axis of `size` inputs and `outputs` outputs.

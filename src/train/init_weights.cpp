@@ -1,0 +1,20 @@
+#include "train/init_weights.h"
+
+#include "train/state_dict.h"
+
+namespace tr {
+
+void load_init_weights(Context& context, const Recipe& recipe) {
+  if (recipe.init.empty()) return;
+  StateDict file = read_safetensors(recipe.init);
+  if (is_checkpoint(file)) checkpoint_info(file, recipe.init.string());  // refuses a damaged one
+  const StateDict state = weights_of(std::move(file));
+  try {
+    write_state_dict(context, state, recipe.init_except);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::DataError) throw;
+    throw Error(error.kind(), cat("init: ", recipe.init.string(), ": ", error.what()));
+  }
+}
+
+}  // namespace tr
