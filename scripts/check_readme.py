@@ -22,7 +22,10 @@ def main():
         lines += [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("renaissance ")]
     assert len(lines) >= 5, "the README shows fewer commands than it did; adapt this check"
     with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "recipes").symlink_to(root / "recipes")
+        here = pathlib.Path(folder)
+        (here / "recipes").symlink_to(root / "recipes")
+        (here / "photo.jpg").symlink_to(root / "tests/reference/images/gray.jpg")
+        (here / "names.txt").write_text("".join(f"class {i}\n" for i in range(10)))
         for words in lines:
             command = [str(program), *words[1:], *EXTRA.get(words[1], [])]
             done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

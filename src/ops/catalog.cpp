@@ -2,16 +2,18 @@
 #include "ops/support/sixteen_bit_kernels.h"
 #include "renaissance/graph/op_spec.h"
 
-#define TR_OPERATORS(X)                                                                        \
-  X(conv) X(bn) X(relu) X(maxpool) X(avgpool) X(gap) X(flatten) X(fc) X(dropout) X(identity) \
-  X(add) X(concat) X(channel_scale) X(adaptive_avgpool) X(leaky_relu) X(softmax_cross_entropy) X(sigmoid) X(tanh) X(silu) X(hardswish)     \
-  X(hardsigmoid) X(relu6) X(elu) X(gelu) X(layer_norm) X(layer_scale) X(stochastic_depth)
+#define TR_OPERATORS(X)                                                                                      \
+  X(conv)                                                                                                    \
+  X(bn) X(relu) X(maxpool) X(avgpool) X(gap) X(flatten) X(fc) X(dropout) X(identity) X(add) X(concat)        \
+      X(channel_scale) X(adaptive_avgpool) X(leaky_relu) X(softmax_cross_entropy) X(sigmoid) X(tanh) X(silu) \
+          X(hardswish) X(hardsigmoid) X(relu6) X(elu) X(gelu) X(layer_norm) X(layer_scale)                   \
+              X(stochastic_depth)
 
 namespace tr {
 
-#define TR_DECLARE(op)                                 \
-  std::unique_ptr<OpSpec> op##_spec();                 \
-  std::unique_ptr<OpKernels> op##_cpu_kernels();       \
+#define TR_DECLARE(op)                           \
+  std::unique_ptr<OpSpec> op##_spec();           \
+  std::unique_ptr<OpKernels> op##_cpu_kernels(); \
   std::unique_ptr<OpKernels> op##_cuda_kernels();
 TR_OPERATORS(TR_DECLARE)
 

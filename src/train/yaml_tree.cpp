@@ -1,9 +1,11 @@
 #include "train/yaml_tree.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "renaissance/core/error.h"
@@ -154,14 +156,41 @@ std::string describe(const YamlTree& tree) {
 
 namespace {
 
-/// Where `text` has a character that YAML does not allow; yaml-cpp takes some of them for its own marks and
-/// then never ends.
+/// Where `text` has a character that YAML does not allow; yaml-cpp takes one of them for the text's end.
 std::optional<size_t> forbidden_character(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) return i;
   }
   return std::nullopt;
+}
+
+/// Of the first two documents, where they begin.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { starts.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+
+  std::vector<YAML::Mark> starts;
+};
+
+/// YAML::LoadAll() finds no end of documents in a text that begins with `}`, `]` or a comma.
+std::vector<YAML::Mark> first_documents(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStarts documents;
+  while (documents.starts.size() < 2 && parser.HandleNextDocument(documents)) {
+  }
+  return documents.starts;
 }
 
 std::string hexadecimal(char c) {
@@ -184,11 +213,14 @@ YamlTree parse_yaml(const std::string& text, const std::function<std::string(int
     return empty;
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const std::vector<YAML::Mark> documents = first_documents(text);
     if (documents.empty()) return empty;
     if (documents.size() > 1)
-      mistakes.add(place(documents[1].Mark().line + 1), "a second YAML document; a recipe is one document");
-    return Reader(place, mistakes).read(documents[0], "", empty.place, 0);
+      mistakes.add(place(documents[1].line + 1),
+                   documents[1].pos == documents[0].pos
+                       ? "malformed YAML: ends a list or a map that did not begin"
+                       : "a second YAML document; a recipe is one document");
+    return Reader(place, mistakes).read(YAML::Load(text), "", empty.place, 0);
   } catch (const YAML::Exception& error) {
     mistakes.add(place(error.mark.is_null() ? 1 : error.mark.line + 1), cat("malformed YAML: ", error.msg));
     return empty;

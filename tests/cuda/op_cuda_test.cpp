@@ -188,7 +188,8 @@ std::vector<OpCase> own_cases() {
   for (const Shape& x : {Shape(1, 1, 1, 1), five, eight, twenty, Shape(3, 57, 55, 96), Shape(5, 7, 7, 768),
                          Shape(130, 1, 1, 33), Shape(2, 2, 2, 2050)}) {
     const std::string size = cat(x.n(), '_', x.h(), '_', x.c());
-    cases.push_back(make_case("layer_norm_" + size, "layer_norm", {x}));
+    // Of one channel nothing but rounding is left of the normalized value and of dx.
+    if (x.c() > 1) cases.push_back(make_case("layer_norm_" + size, "layer_norm", {x}));
     cases.push_back(make_case("layer_scale_" + size, "layer_scale", {x}));
     for (const std::string mode : {"row", "batch"})
       cases.push_back(make_case(cat("stochastic_depth_", mode, '_', size), "stochastic_depth", {x},

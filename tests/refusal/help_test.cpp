@@ -10,7 +10,8 @@ using testing::HasSubstr;
 
 TEST(Help, EveryVerbHasItWithExamples) {
   const TempFolder folder;
-  for (const std::string verb : {"train", "eval", "predict", "export", "plan", "fit", "models", "bench", "pack", "inspect", "plots"}) {
+  for (const std::string verb :
+       {"train", "eval", "predict", "export", "plan", "fit", "models", "bench", "pack", "inspect", "plots"}) {
     const Outcome outcome = run_program(folder.path(), {verb, "--help"});
     EXPECT_EQ(outcome.exit_code, 0) << verb;
     EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << verb;
@@ -23,7 +24,8 @@ TEST(Help, ProgramAndVersion) {
   const TempFolder folder;
   const Outcome help = run_program(folder.path(), {"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* verb : {"train", "eval", "predict", "export", "plan", "fit", "models", "bench", "pack", "inspect", "plots"})
+  for (const char* verb :
+       {"train", "eval", "predict", "export", "plan", "fit", "models", "bench", "pack", "inspect", "plots"})
     EXPECT_THAT(help.out, HasSubstr(verb));
   const Outcome version = run_program(folder.path(), {"--version"});
   EXPECT_EQ(version.exit_code, 0);

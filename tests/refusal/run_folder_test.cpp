@@ -16,7 +16,8 @@ TEST(RunFolder, IsNotWrittenOver) {
 
   const Outcome refused = run_program(folder.path(), {"train", "r.yaml", "train.seed=1"});
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("choose another --run-dir, or pass --resume to go on with it or --overwrite"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("choose another --run-dir, or pass --resume to go on with it or --overwrite"));
   EXPECT_EQ(read_file(folder / "runs/small/weights.safetensors"), weights);
 
   const Outcome replaced = run_program(folder.path(), {"train", "r.yaml", "train.seed=1", "--overwrite"});

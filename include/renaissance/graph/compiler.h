@@ -131,8 +131,8 @@ inline constexpr int64_t NORM_SUMS_BYTES = 32 << 10;
 /// The parts of `program`, in order.
 std::vector<GraphId> program_parts(Program program);
 /// The parts of a captured step, in order; MICRO_BATCH leaves some of TRAIN's out. ValueError where the
-/// configuration has no such step: MICRO_BATCH without accumulation or of a validation variant, AVERAGED without
-/// EMA or of a training variant.
+/// configuration has no such step: MICRO_BATCH without accumulation or of a validation variant, AVERAGED
+/// without EMA or of a training variant.
 std::vector<GraphId> step_parts(const CompiledModel& model, Variant variant, StepKind kind);
 /// The nodes of `program` in the order they run: positions of Lifetime.
 std::vector<const GraphNode*> program_nodes(const ComputationGraph& graph, Program program);

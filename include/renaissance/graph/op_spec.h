@@ -58,8 +58,8 @@ struct InPlace {
   Use output, input;
 };
 
-/// How an operator may read what a flatten made of [N,H,W,C], which still lies so: not at all; in the order that
-/// its parameters know of (fc); element by element, so that its output lies as its inputs do.
+/// How an operator may read what a flatten made of [N,H,W,C], which still lies so: not at all; in the order
+/// that its parameters know of (fc); element by element, so that its output lies as its inputs do.
 enum class FlattenedInput : uint8_t { REFUSED, ORDERED, KEPT };
 
 struct AttrSpec {
@@ -128,8 +128,8 @@ class OpSpec {
   virtual Shape infer(const Attributes& attrs, std::span<const Shape> x, const std::string& who) const = 0;
   /// Only renames or reshapes its input: no node, no tensor (identity, flatten).
   virtual bool is_view(const Attributes&) const { return false; }
-  /// y is x for an input of this shape: where that holds for every variant, the compiler leaves the layer out.
-  /// Only operators of one input without parameters may say so.
+  /// y is x for an input of this shape: where that holds for every variant, the compiler leaves the layer
+  /// out. Only operators of one input without parameters may say so.
   virtual bool changes_nothing(const Attributes&, const Shape& /*x*/) const { return false; }
   virtual FlattenedInput flattened_input() const { return FlattenedInput::REFUSED; }
   /// The gradient of every input is the gradient of the output, unchanged (add).
