@@ -82,6 +82,7 @@ class OfferBook {
     for (const auto& [name, value] : op.attrs.items()) key += cat(' ', str(value));
     for (const ValueId value : op.inputs) key += shapes[static_cast<size_t>(value)].str();
     for (const bool needs : op.needs_dx) key += needs ? 'd' : '-';
+    key += cat(' ', op.gradients, ' ', op.statistics);
     const auto [entry, is_new] = known_.try_emplace(std::move(key));
     if (is_new) {
       // Rules are enough for a plan; a run needs the kernels.

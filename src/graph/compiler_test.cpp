@@ -216,6 +216,40 @@ TEST(Compiler, EveryZooModelPacksInEveryPrecisionForBothTargets) {
       }
 }
 
+/// Of every node and variant, whatever other layers were asked for before it.
+void check_workspaces(const CompiledModel& model) {
+  for (const Program program : {Program::TRAIN, Program::EVAL})
+    for (const GraphNode* node : program_nodes(model.graph, program)) {
+      if (node->kind != NodeKind::COMPUTE) continue;
+      const Variant variant = program == Program::TRAIN ? Variant::TRAIN_BASE : Variant::VAL_BASE;
+      const CatalogEntry& entry = *model.ops[static_cast<size_t>(node->op)].entry;
+      const int64_t needed =
+          model.catalog->offer(entry, model.query(node->op, variant), node->pass).workspace_bytes;
+      const int64_t has =
+          node->workspace == NO_TENSOR ? 0 : model.plan(variant).tensor(node->workspace).slot_bytes;
+      EXPECT_GE(has, needed) << node->name;
+    }
+}
+
+TEST(Compiler, LayersOfOneShapeHaveTheWorkspaceOfTheirOwnSurroundings) {
+  const auto same = [] { return conv(16, 3, 1, 1); };
+  const BluePrint tail = seq(gap(), flatten(), fc(5));
+  for (const BluePrint& net :
+       {seq(same(), gelu(), same(), bn(), tail), seq(same(), bn(), same(), gelu(), tail)})
+    for (const Precision precision : {Precision::FP32, Precision::FP16})
+      for (const bool deterministic : {false, true}) {
+        CompileRequest request = small_request(net, Shape(8, 16, 16, 16));
+        request.config.precision = precision;
+        request.target = default_target(BackendKind::CUDA);
+        request.target.deterministic = deterministic;
+        request.plan_only = true;
+        check_workspaces(compile(request, catalog()));
+      }
+  CompileRequest request = zoo_request("densenet121", BackendKind::CUDA, Precision::FP16);
+  request.target.deterministic = false;
+  check_workspaces(compile(request, catalog()));
+}
+
 TEST(Compiler, FusesBatchNormAdditionAndReluWithoutChangingNames) {
   const CompiledModel fused = compile(small_request(small_residual_net(), Shape(2, 8, 8, 3)), catalog());
   CompileRequest apart_request = small_request(small_residual_net(), Shape(2, 8, 8, 3));

@@ -197,6 +197,19 @@ void check_ema(const EmaRecipe& ema, KeyMistakes& mistakes) {
                                                  "set ema.decay, for instance to 0.999")});
 }
 
+void check_low_resolution(const TrainRecipe& train, KeyMistakes& mistakes) {
+  if (train.low_resolution > 0 && train.low_resolution_epochs == 0)
+    mistakes.push_back(
+        {"train.low_resolution_epochs",
+         cat("'train.low_resolution' is ", train.low_resolution,
+             ", but 'train.low_resolution_epochs' is 0: no epoch would train at it; give the number of "
+             "epochs, or leave both out")});
+  if (train.low_resolution == 0 && train.low_resolution_epochs > 0)
+    mistakes.push_back({"train.low_resolution",
+                        cat("'train.low_resolution_epochs' is ", train.low_resolution_epochs,
+                            ", but 'train.low_resolution' is 0; give the resolution, or leave both out")});
+}
+
 }  // namespace
 
 std::vector<KeyMistake> find_mistakes(const Recipe& recipe) {
@@ -216,6 +229,7 @@ std::vector<KeyMistake> find_mistakes(const Recipe& recipe) {
   check_machine(recipe, mistakes);
   check_schedule(recipe, mistakes);
   check_ema(recipe.ema, mistakes);
+  check_low_resolution(recipe.train, mistakes);
   check_augment(recipe.augment, mistakes);
   return mistakes;
 }

@@ -253,9 +253,10 @@ void add_train_keys(std::vector<RecipeKey>& keys) {
       seed_key("train.seed", TR_MEMBER(train.seed), "the same seed on the same machine gives the same bits"));
   keys.push_back(integer_key<int64_t>("train.log_interval", TR_MEMBER(train.log_interval), 1,
                                       "steps between progress reports"));
-  keys.push_back(integer_key<int64_t>("train.max_skipped_steps", TR_MEMBER(train.max_skipped_steps), 0,
-                                      "more steps whose gradients are not finite end the training at the "
-                                      "next progress report; such steps change nothing"));
+  keys.push_back(
+      integer_key<int64_t>("train.max_skipped_steps", TR_MEMBER(train.max_skipped_steps), 0,
+                           "more steps in a row whose gradients are not finite end the training at "
+                           "the next progress report; such steps change nothing"));
   keys.push_back(also_called(
       texts_key("train.freeze", TR_MEMBER(train.freeze),
                 "parameters that keep their values, by name or pattern; * stands for any characters"),

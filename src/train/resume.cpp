@@ -48,7 +48,8 @@ void check_epochs(const CheckpointInfo& checkpoint, const Recipe& saved, const R
   if (saved.train.epochs == now.train.epochs) return;
   const ScheduleSpec before = compile_request(saved, data, true).schedule,
                      after = compile_request(now, data, true).schedule;
-  for (int64_t step = 0; step < checkpoint.steps; ++step)
+  // A skipped step did not advance the schedule.
+  for (int64_t step = 0; step < checkpoint.steps - checkpoint.skipped_steps; ++step)
     TR_CHECK(before.at(step) == after.at(step), RecipeError,
              cat(source, ": train.epochs was ", saved.train.epochs, " and is ", now.train.epochs,
                  ", with which the learning rate of step ", step + 1, " would have been ", after.at(step),

@@ -99,6 +99,8 @@ class Trainer::Impl {
     result.epochs = progress_.epochs;
     start_ = Clock::now();
     share_before_ = share_done();
+    clean_before_ = counter(STEP);
+    skipped_before_ = counter(SKIPPED_STEPS);
     double training_seconds = 0.0;
     int64_t trained_images = 0;
     for (int64_t epoch = progress_.epochs + 1; epoch <= recipe_.train.epochs && !result.interrupted;
@@ -381,11 +383,17 @@ class Trainer::Impl {
       folder_->write_best(checkpoint());
   }
 
+  /// A loss scale that grows until it overflows skips a step now and then for ever: only skips in a row
+  /// count.
   void stop_when_skipping(int64_t epoch, int64_t step) {
-    const int32_t skipped = counter(SKIPPED_STEPS);
-    TR_CHECK(skipped <= recipe_.train.max_skipped_steps, StateError,
-             cat("epoch ", epoch, " step ", step, ": ", skipped,
-                 " steps had gradients that are not finite and changed nothing; lower "
+    const int32_t clean = counter(STEP), skipped = counter(SKIPPED_STEPS);
+    if (clean != clean_before_) {
+      clean_before_ = clean;
+      skipped_before_ = skipped;
+    }
+    TR_CHECK(skipped - skipped_before_ <= recipe_.train.max_skipped_steps, StateError,
+             cat("epoch ", epoch, " step ", step, ": ", skipped - skipped_before_,
+                 " steps in a row had gradients that are not finite and changed nothing; lower "
                  "optimizer.learning_rate, add warm-up, or "
                  "raise train.max_skipped_steps"));
   }
@@ -438,6 +446,8 @@ class Trainer::Impl {
   std::optional<CheckpointFolder> folder_;
   Clock::time_point start_;    ///< of run()
   double share_before_ = 0.0;  ///< share_done() then
+  /// The steps taken when they last rose, and the skipped ones then.
+  int32_t clean_before_ = 0, skipped_before_ = 0;
   std::vector<BatchRequest> requests_;
   PassPlan train_, lowres_, val_, averaged_val_;
   BatchLoader train_loader_, val_loader_;  // last: their threads read what is above

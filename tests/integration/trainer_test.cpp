@@ -332,6 +332,22 @@ TEST(TrainerTest, ADivergingTrainingStopsWithAReason) {
                      [&] { trainer.run(silent); });
 }
 
+TEST(TrainerTest, StepsSkippedNowAndThenDoNotEndIt) {
+  Recipe recipe = small_recipe(small_mlp());
+  recipe.precision = Precision::FP16;
+  recipe.train.loss_scale_growth_steps = 1;  // grows until it overflows, again and again
+  recipe.train.max_skipped_steps = 20;
+  recipe.train.log_interval = 1;
+  recipe.train.epochs = 30;
+  struct Skips : Observer {
+    int64_t steps = 0;
+    void on_epoch(const EpochReport& report) override { steps = report.skipped_steps; }
+  } skips;
+  Trainer trainer(recipe);
+  EXPECT_EQ(trainer.run(skips).epochs, recipe.train.epochs);
+  EXPECT_GT(skips.steps, recipe.train.max_skipped_steps);
+}
+
 TEST(TrainerTest, RefusesADeviceThatIsNotThere) {
   if (test::has_cuda_device()) GTEST_SKIP() << "there is a CUDA device";
   Recipe recipe = small_recipe(small_cnn());

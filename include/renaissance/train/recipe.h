@@ -119,7 +119,7 @@ struct TrainRecipe {
   InitScheme init = InitScheme::PYTORCH;
   uint64_t seed = 0;
   int64_t log_interval = 20;               ///< steps between progress reports
-  int64_t max_skipped_steps = 100;         ///< more steps with gradients that are not finite end the training
+  int64_t max_skipped_steps = 100;         ///< more steps in a row with gradients that are not finite end it
   std::vector<std::string> freeze;         ///< globs over parameter names; what matches keeps its value
   bool freeze_statistics = false;          ///< running statistics of batch norm that is frozen whole, too
   double loss_scale = 65536.0;             ///< fp16: the first

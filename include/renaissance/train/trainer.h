@@ -50,8 +50,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains the epochs that are left, validating after each. StateError after more than
-  /// `train.max_skipped_steps` steps whose gradients were not finite: the text says which step and what to
-  /// change.
+  /// `train.max_skipped_steps` steps in a row whose gradients were not finite: the text says which step and
+  /// what to change.
   TrainResult run(Observer& observer);
   /// One pass over the validation set.
   Metrics evaluate();
