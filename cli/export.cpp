@@ -1,5 +1,6 @@
 #include "renaissance/train/export.h"
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -25,9 +26,25 @@ struct ExportArguments {
   bool fold_bn = false, averaged = false;
 };
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code code;
+  return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, code));
+}
+
+/// A checkpoint that is written over cannot be resumed from.
+void check_outputs(const ExportArguments& arguments) {
+  for (const auto& [option, file] : {std::pair("--out", arguments.out), std::pair("--onnx", arguments.onnx)})
+    for (const std::string& input : {arguments.model, arguments.weights})
+      TR_CHECK(!is_same_file(file, input), ValueError,
+               cat("export: ", option, " would write over ", input, ", which it reads; name another file"));
+  TR_CHECK(!is_same_file(arguments.out, arguments.onnx), ValueError,
+           cat("export: --out and --onnx both name ", arguments.out, "; name two files"));
+}
+
 int write_exports(const ExportArguments& arguments) {
   TR_CHECK(!arguments.out.empty() || !arguments.onnx.empty(), ValueError,
            "export: nothing to write; name a file with --out or --onnx");
+  check_outputs(arguments);
   const ModelSource source =
       read_model_source(arguments.model, arguments.overrides, arguments.weights, arguments.averaged);
   const ExportOptions options{arguments.fold_bn};

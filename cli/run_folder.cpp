@@ -50,7 +50,7 @@ RunFolder::RunFolder(const fs::path& path, bool may_hold_run) : path_(path) {
             "--overwrite"));
   };
   for (const std::string_view name : FILES) refuse(name, fs::exists(fs::symlink_status(path / name, code)));
-  refuse("checkpoints", !checkpoints().entries().empty());
+  refuse("checkpoints", !checkpoints().entries().empty() || fs::exists(checkpoints().best(), code));
 }
 
 void RunFolder::check_begins() const {

@@ -11,7 +11,23 @@
 
 namespace tr {
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), temporary_(path) {
+namespace {
+
+/// What a link points to is replaced, not the link; a device or a pipe is not.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::error_code code;
+  const std::filesystem::path target =
+      std::filesystem::is_symlink(path, code) ? std::filesystem::weakly_canonical(path, code) : path;
+  const std::filesystem::file_status status = std::filesystem::status(target, code);
+  TR_CHECK(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), IoError,
+           cat(path.string(), ": cannot write: it is a ",
+               std::filesystem::is_directory(status) ? "directory" : "device or a pipe", "; name a file"));
+  return target;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(target_of(path)), temporary_(path_) {
   temporary_ += ".tmp";
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);

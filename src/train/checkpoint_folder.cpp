@@ -151,11 +151,16 @@ void CheckpointFolder::clear() const {
 
 std::optional<NewestCheckpoint> newest_checkpoint(const CheckpointFolder& folder) {
   NewestCheckpoint newest;
-  for (const CheckpointFolder::Entry& entry : folder.entries()) {
+  std::vector<fs::path> files;
+  for (const CheckpointFolder::Entry& entry : folder.entries()) files.push_back(entry.file);
+  // As old as its epoch, but whole where none of the others is.
+  std::error_code code;
+  if (fs::exists(folder.best(), code)) files.push_back(folder.best());
+  for (const fs::path& file : files) {
     try {
-      newest.state = read_safetensors(entry.file);
-      checkpoint_info(newest.state, entry.file.string());
-      newest.file = entry.file;
+      newest.state = read_safetensors(file);
+      checkpoint_info(newest.state, file.string());
+      newest.file = file;
       return newest;
     } catch (const Error& error) {
       newest.passed_over.emplace_back(error.what());

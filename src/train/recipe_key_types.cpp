@@ -49,7 +49,10 @@ std::string NumberRange::str() const {
 }
 
 bool NumberRange::holds(double value) const {
-  return std::isfinite(value) && (open_low ? value > low : value >= low) &&
+  // All of them end up in FP32.
+  constexpr double MOST = std::numeric_limits<float>::max(), LEAST = std::numeric_limits<float>::min();
+  if (open_low && low == 0.0 && value < LEAST) return false;
+  return std::abs(value) <= MOST && (open_low ? value > low : value >= low) &&
          (open_high ? value < high : value <= high);
 }
 

@@ -46,7 +46,11 @@ ScheduleSpec schedule_spec(const Recipe& recipe, int64_t steps_per_epoch) {
   return spec;
 }
 
-std::vector<float> per_channel(const std::vector<double>& given, int64_t channels, float otherwise) {
+std::vector<float> per_channel(std::string_view key, const std::vector<double>& given, int64_t channels,
+                               float otherwise) {
+  TR_CHECK(given.size() <= 1 || std::ssize(given) == channels, RecipeError,
+           cat("'", key, "' has ", given.size(), " values, expected 1 or ", channels,
+               ", the channels of the data"));
   std::vector<float> values(static_cast<size_t>(channels), otherwise);
   for (size_t c = 0; c < values.size() && !given.empty(); ++c)
     values[c] = static_cast<float>(given.size() == 1 ? given[0] : given.at(c));
@@ -120,8 +124,8 @@ CompileRequest compile_request(const Recipe& recipe, const DataInfo& info, bool 
   request.target.workspace_cap_bytes = recipe.workspace_cap_bytes;
   request.target.deterministic = recipe.deterministic;
   request.target.allow_tf32 = recipe.allow_tf32;
-  request.pixel_mean = per_channel(recipe.data.mean, info.channels, 0.0f);
-  request.pixel_std = per_channel(recipe.data.std, info.channels, 1.0f);
+  request.pixel_mean = per_channel("data.mean", recipe.data.mean, info.channels, 0.0f);
+  request.pixel_std = per_channel("data.std", recipe.data.std, info.channels, 1.0f);
   request.schedule = schedule_spec(recipe, divide_up(steps.steps_per_epoch(), train.accumulate));
   request.mix_samples = recipe.augment.mixup > 0.0 || recipe.augment.cutmix > 0.0;
   set_update_options(recipe, request);

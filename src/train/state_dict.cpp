@@ -1,6 +1,7 @@
 #include "train/state_dict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -241,6 +242,10 @@ void write_state_dict(Context& context, const StateDict& state, const std::vecto
   for (const Entry& entry : entries(model)) {
     if (matches_any(except, entry.name)) continue;
     const std::vector<float> outside = values_of(*state.find(entry.name));
+    TR_CHECK(std::all_of(outside.begin(), outside.end(), [](float value) { return std::isfinite(value); }),
+             DataError,
+             cat("weights: ", entry.name,
+                 " holds a value that is not finite; use weights of a training that went well"));
     std::vector<float> inside(outside.size());
     if (entry.spec == nullptr) {
       inside = outside;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -123,6 +124,7 @@ class Trainer::Impl {
       }
       const bool is_best = val.has_value() && finish_epoch(epoch, *val, report.val_ema);
       observer.on_epoch(report);
+      if (val.has_value()) stop_when_not_finite(epoch, *val);
       keep_epoch_checkpoint(report.interrupted, is_best);
     }
     if (recipe_.train.epochs == 0) {
@@ -381,6 +383,17 @@ class Trainer::Impl {
       folder_->add(checkpoint(), progress_, wanted.keep_last, best);
     else if (best)
       folder_->write_best(checkpoint());
+  }
+
+  /// Before such weights push good ones out of the checkpoints.
+  void stop_when_not_finite(int64_t epoch, const Metrics& val) {
+    TR_CHECK(!std::isnan(val.loss), StateError,
+             cat("epoch ", epoch,
+                 ": the validation loss is not a number, so the weights are of no use any more (learning "
+                 "rate ",
+                 scalar(LEARNING_RATE),
+                 "); its checkpoint is not written. Lower optimizer.learning_rate or add "
+                 "warm-up, and go on from an older checkpoint or begin anew"));
   }
 
   /// A loss scale that grows until it overflows skips a step now and then for ever: only skips in a row

@@ -7,6 +7,7 @@
 
 #include "support/cuda_rig.h"
 #include "support/expect_error.h"
+#include "support/temp_folder.h"
 
 namespace tr {
 namespace {
@@ -330,6 +331,24 @@ TEST(TrainerTest, ADivergingTrainingStopsWithAReason) {
   test::expect_error(ErrorKind::StateError,
                      {"gradients that are not finite", "lower optimizer.learning_rate"},
                      [&] { trainer.run(silent); });
+}
+
+TEST(TrainerTest, WeightsThatAreNoNumbersEndItBeforeTheirCheckpoint) {
+  const test::TempFolder folder;
+  Recipe recipe = small_recipe(small_mlp());
+  recipe.schedule.kind = ScheduleKind::MULTI_STEP;
+  recipe.schedule.milestones = {1};
+  recipe.schedule.gamma = 1e25;
+  recipe.train.epochs = 4;
+  recipe.checkpoint.keep_last = 9;
+  Trainer trainer(recipe);
+  const CheckpointFolder checkpoints(folder.path());
+  trainer.keep_checkpoints(checkpoints);
+  Observer silent;
+  test::expect_error(ErrorKind::StateError,
+                     {"the validation loss is not a number", "Lower optimizer.learning_rate"},
+                     [&] { trainer.run(silent); });
+  EXPECT_EQ(checkpoints.entries().size(), 1u);
 }
 
 TEST(TrainerTest, StepsSkippedNowAndThenDoNotEndIt) {

@@ -76,6 +76,13 @@ TEST_F(Export, Refusals) {
            {{"r.yaml", "--weights", "run/weights.safetensors", "--out", "none/o.safetensors"},
             1,
             "none/o.safetensors"},
+           {{"r.yaml", "--weights", "run/weights.safetensors", "--out", "run/../run/weights.safetensors"},
+            2,
+            "--out would write over run/weights.safetensors, which it reads"},
+           {{"r.yaml", "--weights", "run/weights.safetensors", "--out", "e", "--onnx", "e"},
+            2,
+            "--out and --onnx both name e"},
+           {{"r.yaml", "--weights", "run/weights.safetensors", "--onnx", "/dev/full"}, 1, "device or a pipe"},
            {{"r.yaml", "--weights", "r.yaml", "--out", "o.safetensors"}, 1, "r.yaml"}}) {
     const Outcome outcome = run(c.arguments);
     EXPECT_EQ(outcome.exit_code, c.exit_code) << c.text;
