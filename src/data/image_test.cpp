@@ -48,7 +48,8 @@ TEST(Image, EveryKindOfFileIsAsPillowReadsIt) {
 }
 
 TEST(Image, FitsAsTorchvisionResizesAndCrops) {
-  for (const json& item : test::load_reference("images/images.json")["resizes"]) {
+  const json reference = test::load_reference("images/images.json");  // which the range must outlive
+  for (const json& item : reference.at("resizes")) {
     const auto height = item["height"].get<int64_t>();
     const Image image = filled(height, item["width"].get<int64_t>(), item["channels"].get<int64_t>(),
                                static_cast<uint32_t>(height));
