@@ -164,7 +164,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   verb->add_option("--device", options->device, "cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  verb->add_option("--optimizer", options->optimizer, "sgd, momentum, nesterov, adam or adamw")
+  verb->add_option("--optimizer", options->optimizer,
+                   "sgd, momentum, nesterov, adam, adamw, lars or lars_nesterov")
       ->capture_default_str();
   verb->add_option("--height", options->height, "of images; default: the model's")
       ->transform(integer_range(1));

@@ -41,9 +41,7 @@ int evaluate(const EvalOptions& options) {
   Recipe recipe = read_recipe(options.recipe);
   recipe.init.clear();  // the weights are given
   recipe.init_except.clear();
-  StateDict file = read_safetensors(options.weights);
-  if (is_checkpoint(file)) checkpoint_info(file, options.weights);  // refuses a damaged one
-  const StateDict state = weights_of(std::move(file), options.averaged);
+  const StateDict state = read_weights(options.weights, options.averaged);
   Trainer trainer(recipe);
   trainer.load_state_dict(state);
   print(trainer.evaluate(), options.json);

@@ -42,12 +42,6 @@ Recipe checkpoint_recipe(const StateDict& file, const std::string& path,
   return recipe;
 }
 
-StateDict read_weights(const std::string& path, bool averaged) {
-  StateDict file = read_safetensors(path);
-  if (is_checkpoint(file)) checkpoint_info(file, path);  // refuses a damaged one
-  return weights_of(std::move(file), averaged);
-}
-
 }  // namespace
 
 ModelSource read_model_source(const std::string& model, const std::vector<std::string>& overrides,

@@ -47,13 +47,18 @@ bool is_image_name(const fs::path& file) {
 /// The images of a folder and the folders in it, in byte order; hidden ones are left out.
 std::vector<std::string> images_in(const std::string& folder) {
   std::vector<std::string> files;
-  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator();
-       ++entry) {
+  std::error_code code;
+  auto entry = fs::recursive_directory_iterator(folder, code);
+  for (; entry != fs::recursive_directory_iterator(); entry.increment(code)) {
+    std::error_code failed;
+    const fs::file_status status = entry->status(failed);
     const bool is_hidden = entry->path().filename().string().starts_with('.');
-    if (is_hidden && entry->is_directory()) entry.disable_recursion_pending();
-    if (!is_hidden && entry->is_regular_file() && is_image_name(entry->path()))
-      files.push_back(entry->path().string());
+    if (is_hidden && fs::is_directory(status)) entry.disable_recursion_pending();
+    // A link that leads nowhere is named with the others that cannot be read.
+    const bool is_file = fs::is_regular_file(status) || !fs::exists(status);
+    if (!is_hidden && is_file && is_image_name(entry->path())) files.push_back(entry->path().string());
   }
+  TR_CHECK(!code, IoError, cat(folder, ": cannot be read whole: ", code.message()));
   TR_CHECK(!files.empty(), IoError, cat(folder, ": holds no .jpg, .jpeg or .png file"));
   std::sort(files.begin(), files.end());
   return files;

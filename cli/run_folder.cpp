@@ -1,5 +1,7 @@
 #include "run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,6 +52,8 @@ RunFolder::RunFolder(const fs::path& path, bool may_hold_run) : path_(path) {
             "--overwrite"));
   };
   for (const std::string_view name : FILES) refuse(name, fs::exists(fs::symlink_status(path / name, code)));
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, code))
+    refuse(entry.path().filename().string(), is_tensorboard_file(entry.path()));
   refuse("checkpoints", !checkpoints().entries().empty() || fs::exists(checkpoints().best(), code));
 }
 
@@ -62,10 +66,25 @@ void RunFolder::check_begins() const {
           "or pass --overwrite instead of --resume"));
 }
 
-void RunFolder::create() const {
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void RunFolder::lock() {
+  if (lock_ < 0) lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // A file system that has no locks does not stop a training.
+  const bool is_taken = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TR_CHECK(!is_taken, IoError,
+           cat("run folder ", path_.string(),
+               ": another training writes here; wait for its end or choose another "
+               "--run-dir"));
+}
+
+void RunFolder::create() {
   std::error_code code;
   fs::create_directories(path_, code);
   TR_CHECK(!code, IoError, cat("run folder ", path_.string(), " cannot be made: ", code.message()));
+  lock();
   for (const std::string_view name : FILES) {
     fs::remove(path_ / name, code);
     TR_CHECK(!code, IoError, cat((path_ / name).string(), ": cannot be removed: ", code.message()));
@@ -73,9 +92,11 @@ void RunFolder::create() const {
   checkpoints().clear();
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, code)) {
     if (!is_tensorboard_file(entry.path())) continue;
-    fs::remove(entry.path(), code);
-    TR_CHECK(!code, IoError, cat(entry.path().string(), ": cannot be removed: ", code.message()));
+    std::error_code failed;
+    fs::remove(entry.path(), failed);
+    TR_CHECK(!failed, IoError, cat(entry.path().string(), ": cannot be removed: ", failed.message()));
   }
+  TR_CHECK(!code, IoError, cat("run folder ", path_.string(), " cannot be read: ", code.message()));
 }
 
 void RunFolder::write(std::string_view name, std::string_view text) const {

@@ -1,4 +1,5 @@
-/// The folder of one training: recipe.yaml, plan.txt, metrics.jsonl, weights.safetensors, checkpoints.
+/// The folder of one training: recipe.yaml, plan.txt, metrics.jsonl, TensorBoard's event files,
+/// weights.safetensors, weights_ema.safetensors, checkpoints.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +15,15 @@ class RunFolder {
   /// already and `may_hold_run` is false.
   RunFolder(const std::filesystem::path& path, bool may_hold_run);
 
-  /// Makes the folder; of an older run, removes what this one will write.
-  void create() const;
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  /// Keeps other programs' trainings out of the folder, if it is there, for as long as this lives. IoError
+  /// where one is in it.
+  void lock();
+  /// Makes the folder and locks it; of an older run, removes what this one will write.
+  void create();
   /// IoError where a training has ended from which nothing can go on: it would be lost.
   void check_begins() const;
   /// Whole or not at all.
@@ -30,6 +38,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
+  int lock_ = -1;  ///< an open descriptor of the folder, or none
 };
 
 }  // namespace tr::cli

@@ -101,10 +101,16 @@ bool continues_in(const std::filesystem::path& run_dir, const TrainOptions& opti
                                      run_dir / "checkpoints", code);
 }
 
-std::optional<NewestCheckpoint> find_checkpoint(const TrainOptions& options, const RunFolder& folder) {
-  if (!options.resumes) return std::nullopt;
-  if (!options.checkpoint.empty())
-    return NewestCheckpoint{options.checkpoint, read_safetensors(options.checkpoint), {}};
+/// The one that --resume names.
+std::optional<NewestCheckpoint> given_checkpoint(const TrainOptions& options) {
+  if (options.checkpoint.empty()) return std::nullopt;
+  NewestCheckpoint given{options.checkpoint, read_safetensors(options.checkpoint), {}};
+  checkpoint_info(given.state, options.checkpoint);  // refuses what is none
+  return given;
+}
+
+/// The newest of the folder.
+std::optional<NewestCheckpoint> find_checkpoint(const RunFolder& folder) {
   std::optional<NewestCheckpoint> newest = newest_checkpoint(folder.checkpoints());
   if (!newest.has_value()) folder.check_begins();
   for (const std::string& what : newest ? newest->passed_over : std::vector<std::string>())
@@ -140,8 +146,10 @@ int train(const TrainOptions& options) {
   const bool continues = continues_in(recipe.run_dir, options);
   TR_CHECK(!continues || !options.overwrite, ValueError,
            "--overwrite would remove what --resume goes on from; give one of the two");
-  const RunFolder folder(recipe.run_dir, options.overwrite || continues);
-  std::optional<NewestCheckpoint> from = find_checkpoint(options, folder);
+  std::optional<NewestCheckpoint> from = given_checkpoint(options);
+  RunFolder folder(recipe.run_dir, options.overwrite || continues);
+  folder.lock();
+  if (options.resumes && !from) from = find_checkpoint(folder);
   Trainer trainer(from ? without_init(recipe) : recipe);
   const std::string start_text = options.resumes ? start_at(trainer, from, folder) : "";
   const bool goes_on = continues && from.has_value();

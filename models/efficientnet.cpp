@@ -43,9 +43,7 @@ BluePrint make_efficientnet_b0(const ModelSettings& settings) {
     features.push_back(seq(std::move(layers)));
   }
   features.push_back(conv_norm(4 * stages.back().out, 1, 1, 1, style));
-  return seq(named("features", seq(std::move(features))), named("avgpool", gap()),
-             named("flatten", flatten()),
-             named("classifier", seq(dropout(settings.dropout), fc(settings.classes))));
+  return pooled_classifier(std::move(features), seq(dropout(settings.dropout), fc(settings.classes)));
 }
 
 }  // namespace tr

@@ -21,6 +21,11 @@ BluePrint squeeze_excitation(int64_t channels, int64_t squeezed, BluePrint activ
                          named("scale_activation", std::move(gate))))});
 }
 
+BluePrint pooled_classifier(std::vector<BluePrint> features, BluePrint classifier) {
+  return seq(named("features", seq(std::move(features))), named("avgpool", gap()),
+             named("flatten", flatten()), named("classifier", std::move(classifier)));
+}
+
 int64_t round_channels(int64_t channels) {
   constexpr int64_t MULTIPLE = 8;
   const int64_t rounded = std::max(MULTIPLE, (channels + MULTIPLE / 2) / MULTIPLE * MULTIPLE);

@@ -21,6 +21,9 @@ BluePrint conv_norm(int64_t out, int64_t kernel, int64_t stride, int64_t groups,
 /// x times gate(fc2(activation(fc1(mean of x)))), `fc` being 1×1 convolutions named so.
 BluePrint squeeze_excitation(int64_t channels, int64_t squeezed, BluePrint activation, BluePrint gate);
 
+/// `features`, the mean of each channel, `classifier`, named so.
+BluePrint pooled_classifier(std::vector<BluePrint> features, BluePrint classifier);
+
 /// Rounded to a multiple of 8, never down by more than a tenth.
 int64_t round_channels(int64_t channels);
 

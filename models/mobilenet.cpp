@@ -7,11 +7,6 @@ namespace tr {
 
 namespace {
 
-BluePrint pooled_classifier(std::vector<BluePrint> features, BluePrint classifier) {
-  return seq(named("features", seq(std::move(features))), named("avgpool", gap()),
-             named("flatten", flatten()), named("classifier", std::move(classifier)));
-}
-
 /// Named inside `features`: the parameters of a block are under its own name, "conv" or "block".
 BluePrint residual_where(bool same_shape, const std::string& name, std::vector<BluePrint> layers) {
   BluePrint body = named(name, seq(std::move(layers)));

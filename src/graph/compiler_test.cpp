@@ -355,6 +355,7 @@ TEST(Compiler, RefusesLayersThatWouldMisreadWhatWasFlattened) {
   refused(seq(relu(), bn()), "bn '2.1': reads the flattened feature map");
   refused(conv(4, 1), "conv '2': reads the flattened feature map");
   refused(gap(), "gap '2': reads the flattened feature map");
+  refused(branches("concat", {identity(), relu()}), ": reads the flattened feature map");
   test::refuses(ErrorKind::ShapeError, "let the last layer be fc(classes)", [] {
     compile(small_request(seq(conv(1, 4, 1, 0), flatten(), relu()), Shape(2, 4, 8, 3)), catalog());
   });

@@ -183,11 +183,11 @@ void append_range_nodes(CompiledModel& model) {
       exchange.push_back(range_node(RangeOp::RANGE_MEAN_ALLREDUCE, {bucket}, {bucket}));
   }
   auto& watch = graph.part(GraphId::WATCH);
-  watch.push_back(range_node(RangeOp::RANGE_CHECK_NAN, {{R::G_BN_BIAS, R::G_DEEP_CONV}}, {}));
+  watch.push_back(range_node(RangeOp::RANGE_CHECK_NAN, {ALL_G}, {}));
   if (config.precision == Precision::FP16)
-    watch.push_back(range_node(RangeOp::RANGE_GRAD_SCALING, {}, {{R::G_BN_BIAS, R::G_DEEP_CONV}}));
+    watch.push_back(range_node(RangeOp::RANGE_GRAD_SCALING, {}, {ALL_G}));
   if (request.clip_norm > 0.0) {
-    watch.push_back(range_node(RangeOp::RANGE_CLIP_NORM, {}, {{R::G_BN_BIAS, R::G_DEEP_CONV}}, true));
+    watch.push_back(range_node(RangeOp::RANGE_CLIP_NORM, {}, {ALL_G}, true));
     watch.back().workspace = model.norm_sums;
   }
   watch.push_back(range_node(RangeOp::RANGE_ADVANCE_SCALARS, {}, {}));

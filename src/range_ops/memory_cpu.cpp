@@ -1,4 +1,4 @@
-// RANGE_CLEAR and RANGE_D2D_COPY.
+// RANGE_CLEAR, RANGE_D2D_COPY and RANGE_SEMA_SWITCH.
 #include <cstring>
 
 #include "range_ops/range_ops_cpu.h"
@@ -26,7 +26,7 @@ Call bind_memory_cpu(const RangeBinding& binding) {
     const auto source = resolve_region_bounds(binding.plan, node.in.at(0));
     const auto target = resolve_region_bounds(binding.plan, node.out.at(0));
     TR_CHECK(source.second == target.second, ShapeError,
-             cat("RANGE_D2D_COPY: ", source.second, " bytes do not fit ", target.second));
+             cat(node.name, ": ", source.second, " bytes do not fit ", target.second));
     from = binding.base + source.first;
     to = binding.base + target.first;
     bytes = static_cast<size_t>(source.second);

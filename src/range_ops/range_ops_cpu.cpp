@@ -14,6 +14,7 @@ Call bind_range_cpu(const RangeBinding& binding) {
   switch (binding.node.range_op) {
     case RangeOp::RANGE_CLEAR:
     case RangeOp::RANGE_D2D_COPY:
+    case RangeOp::RANGE_SEMA_SWITCH:
       return bind_memory_cpu(binding);
     case RangeOp::RANGE_CAST_FP32_TO_FP16:
     case RangeOp::RANGE_CAST_FP16_TO_FP32:
@@ -28,7 +29,6 @@ Call bind_range_cpu(const RangeBinding& binding) {
     case RangeOp::RANGE_TRUST_RATIOS:
       return bind_trust_cpu(binding);
     case RangeOp::RANGE_EMA_PARAM_UPDATE:
-    case RangeOp::RANGE_SEMA_SWITCH:
       return bind_ema_cpu(binding);
     case RangeOp::RANGE_GRAD_ACCUMULATE:
     case RangeOp::RANGE_GRAD_AVERAGE:

@@ -19,7 +19,8 @@ struct RangeCall {
 };
 
 /// The calls that do what `nodes` say, in order; nothing for ranges without bytes. The nodes that end a
-/// training step become two kernels (training_tail.h), and those of norms where they are taken: then
+/// training step become two kernels (training_tail.h), and those of norms where they are taken, more
+/// where parameters come in many pieces, and one for averages: then
 /// gradients are unscaled, and under AMP widened, on their way into the update, and the FP32 gradients in the
 /// arena keep what they held: the weights' are not written, the biases' stay scaled. The 16-bit copies are
 /// written with their masters, so they must have been cast once before the first step. RANGE_H2D_COPY_* nodes

@@ -19,7 +19,7 @@ constexpr bool has_first_moment(UpdateRule rule) { return rule != UpdateRule::SG
 struct Coefficients {
   bool clean;
   float gradient_factor, rate, decay;
-  float momentum;                                      ///< MOMENTUM, NESTEROV
+  float momentum;                                      ///< rules with a first moment but ADAM
   float beta1, beta2, epsilon, step, root_correction;  ///< ADAM
 };
 

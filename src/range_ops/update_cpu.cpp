@@ -117,7 +117,9 @@ Call bind_update_cpu(const RangeBinding& binding) {
                         binding.scalar(BIAS_CORRECTION1),
                         binding.scalar(BIAS_CORRECTION2)};
   const int32_t* nan_flag = binding.counter(NAN_FLAG);
-  const bool decays = op >= RangeOp::RANGE_UPDATE_WEIGHT_SGD, shrinks = decays && node.decoupled_decay;
+  const bool decays = op >= RangeOp::RANGE_UPDATE_WEIGHT_SGD;
+  // AdamW's loop does that itself.
+  const bool shrinks = decays && node.decoupled_decay && op != RangeOp::RANGE_UPDATE_WEIGHT_ADAMW;
   const auto when_clean = [&](auto update) -> Call {
     return [nan_flag, shrinks, scalars, update, blocks = std::move(blocks)] {
       if (*nan_flag != 0) return;

@@ -23,7 +23,7 @@ struct UpdateBlock {
   float* second_moment = nullptr;  ///< likewise
   void* copy = nullptr;            ///< receives the new weights in the 16-bit type; null: none
   bool decays = false;
-  bool decoupled = false;  ///< AdamW's decay of the weight instead of a decay added to the gradient
+  bool decoupled = false;  ///< decay of the weight itself, as AdamW's, instead of one added to the gradient
 };
 
 /// Elements [first, first + elements) of a block, both multiples of 4: what is changed.

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/sixteen_bits.h"
 #include "renaissance/core/error.h"
 
 namespace tr {
@@ -10,8 +11,6 @@ namespace {
 
 /// Spare bytes after the last element, so that vector kernels may read past it.
 constexpr int64_t SPARE_BYTES = 16;
-
-bool is_16bit(DType dtype) { return dtype == DType::FP16 || dtype == DType::BF16; }
 
 int64_t checked_mul(int64_t a, int64_t b, const Shape& shape) {
   TR_CHECK(b == 0 || a <= std::numeric_limits<int64_t>::max() / 8 / b, ShapeError,

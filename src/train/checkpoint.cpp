@@ -255,4 +255,14 @@ StateDict weights_of(StateDict file, bool averaged) {
   return weights;
 }
 
+StateDict read_weights(const std::filesystem::path& file, bool averaged) {
+  StateDict read = read_safetensors(file);
+  if (is_checkpoint(read)) checkpoint_info(read, file.string());  // refuses a damaged one
+  try {
+    return weights_of(std::move(read), averaged);
+  } catch (const Error& error) {
+    throw Error(error.kind(), cat(file.string(), ": ", error.what()));
+  }
+}
+
 }  // namespace tr

@@ -6,9 +6,7 @@ namespace tr {
 
 void load_init_weights(Context& context, const Recipe& recipe) {
   if (recipe.init.empty()) return;
-  StateDict file = read_safetensors(recipe.init);
-  if (is_checkpoint(file)) checkpoint_info(file, recipe.init.string());  // refuses a damaged one
-  const StateDict state = weights_of(std::move(file));
+  const StateDict state = read_weights(recipe.init);
   try {
     write_state_dict(context, state, recipe.init_except);
   } catch (const Error& error) {

@@ -6,6 +6,7 @@
 #include "core/sixteen_bits.h"
 #include "data/batch_loader.h"
 #include "renaissance/train/trainer.h"
+#include "train/batch_target.h"
 #include "train/initialize.h"
 #include "train/state_dict.h"
 
@@ -98,11 +99,7 @@ class Predictor::Impl {
     put(images);
     context_->wait_input(InputBuffer::A);
     const InputSlot slot = context_->input(0, InputBuffer::A);
-    const BatchRequest request{
-        {slot.data, slot.labels, slot.raw_bytes, slot.dtype, slot.pixel_stride, slot.mix},
-        0,
-        input().n(),
-        input().n()};
+    const BatchRequest request{target_of(slot), 0, input().n(), input().n()};
     loader_.start_epoch(0);
     loader_.submit({&request, 1}, transform_);
     loader_.wait();

@@ -55,9 +55,6 @@ void append_lines(std::string& text, std::string_view title, const std::vector<s
   if (names.size() > MOST) text += " …";
 }
 
-/// torch counts batches; the count changes nothing with a fixed momentum, but strict loading wants it.
-constexpr std::string_view BATCH_COUNT = ".num_batches_tracked";
-
 int64_t element_bytes(std::string_view dtype) {
   if (dtype == "F32") return sizeof(float);
   return dtype == "F16" || dtype == "BF16" ? sizeof(uint16_t) : 0;
@@ -185,7 +182,7 @@ std::vector<int64_t> door_order(const ParamSpec& spec) {
 
 namespace {
 
-StateDict read_weights(Context& context, bool averaged) {
+StateDict read_set(Context& context, bool averaged) {
   const CompiledModel& model = context.model();
   const MemoryPlan& plan = model.plan(Variant::TRAIN_BASE);
   context.synchronize();
@@ -204,21 +201,26 @@ StateDict read_weights(Context& context, bool averaged) {
     }
     state.tensors.emplace_back(entry.name, fp32_tensor(entry.shape, outside));
   }
-  int32_t steps = 0;
-  context.read(0, plan.tensor(STEP).offset, &steps, sizeof steps);
-  for (const Statistics& statistics : model.statistics)
-    state.tensors.emplace_back(statistics.layer + std::string(BATCH_COUNT), batch_count(steps));
+  append_batch_counts(state, context, "");
   return state;
 }
 
 }  // namespace
 
-StateDict read_state_dict(Context& context) { return read_weights(context, false); }
+void append_batch_counts(StateDict& state, Context& context, std::string_view prefix) {
+  const CompiledModel& model = context.model();
+  int32_t steps = 0;
+  context.read(0, model.plan(Variant::TRAIN_BASE).tensor(STEP).offset, &steps, sizeof steps);
+  for (const Statistics& statistics : model.statistics)
+    state.tensors.emplace_back(cat(prefix, statistics.layer, BATCH_COUNT), batch_count(steps));
+}
+
+StateDict read_state_dict(Context& context) { return read_set(context, false); }
 
 StateDict read_averaged_state_dict(Context& context) {
   TR_CHECK(context.model().request.config.has_ema, StateError,
            "this training averages no weights; set ema.decay in its recipe");
-  return read_weights(context, true);
+  return read_set(context, true);
 }
 
 StateDict canonical_state_dict(const CompiledModel& model, const StateDict& state) {

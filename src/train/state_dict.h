@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "renaissance/backend/backend.h"
@@ -12,6 +13,11 @@ namespace tr {
 
 /// Element `i` of the arena's order is element door_order(spec)[i] of the door's.
 std::vector<int64_t> door_order(const ParamSpec& spec);
+
+/// torch counts batches; the count changes nothing with a fixed momentum, but strict loading wants it.
+inline constexpr std::string_view BATCH_COUNT = ".num_batches_tracked";
+/// Adds <prefix><layer>.num_batches_tracked of every batch norm: the updates so far.
+void append_batch_counts(StateDict& state, Context& context, std::string_view prefix);
 
 StateDict read_state_dict(Context& context);
 /// With the averaged weights in place of the trained ones; StateError where the model has none.

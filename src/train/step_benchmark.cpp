@@ -7,6 +7,7 @@
 #include "renaissance/train/trainer.h"
 #include "train/fitting_context.h"
 #include "train/initialize.h"
+#include "train/state_dict.h"
 
 namespace tr {
 
@@ -100,8 +101,7 @@ StepBenchmark benchmark_step(const Recipe& recipe, const StepBenchmarkOptions& o
   const auto step = context->capture(Variant::TRAIN_BASE, InputBuffer::A);
   result.prepare_ms = ms_since(prepare_start);
   initialize(*context, recipe);
-  if (is_amp(recipe.precision))
-    context->capture_parts(Variant::TRAIN_BASE, InputBuffer::A, {GraphId::WEIGHT_CAST})->launch();
+  refresh_copies(*context);
   for (const InputBuffer buffer : {InputBuffer::A, InputBuffer::B}) {
     fill_input(*context, buffer, recipe.train.seed);
     context->load_input(Variant::TRAIN_BASE, buffer);

@@ -92,7 +92,7 @@ void TensorBoardFile::append(const EpochReport& report) {
     scalars.insert(scalars.end(), {{"val_ema/loss", report.val_ema->loss},
                                    {"val_ema/top1", report.val_ema->top1},
                                    {"val_ema/top5", report.val_ema->top5}});
-  write(report.steps, scalars);
+  write(report.batches, scalars);
 }
 
 void TensorBoardFile::write(int64_t step, const Scalars& scalars) {

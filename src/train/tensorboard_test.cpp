@@ -67,8 +67,12 @@ TEST(TensorBoardFile, HasNothingOfAnEpochThatWasInterrupted) {
   file.append(report);
   EXPECT_EQ(records(test::read_file(file.path())).size(), 1u);
   report.interrupted = false;
+  report.batches = 25;  // the axis of Progress, whatever the number of updates
+  report.steps = 7;
   file.append(report);
-  EXPECT_EQ(records(test::read_file(file.path())).size(), 2u);
+  const std::vector<std::string> found = records(test::read_file(file.path()));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[1].substr(9, 2), std::string("\x10\x19"));
 }
 
 TEST(TensorBoardFile, TwoOfOneSecondAreTwoFiles) {

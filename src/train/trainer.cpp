@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "data/batch_loader.h"
+#include "train/batch_target.h"
 #include "train/data_source.h"
 #include "train/fitting_context.h"
 #include "train/init_weights.h"
@@ -227,11 +228,7 @@ class Trainer::Impl {
       const InputSlot slot = context_->input(rank, buffer_of(step));
       const int64_t begin = std::min(first + rank * capacity, pass.samples);
       const int64_t count = std::clamp<int64_t>(pass.samples - begin, 0, capacity);
-      requests_[static_cast<size_t>(rank)] = {
-          {slot.data, slot.labels, slot.raw_bytes, slot.dtype, slot.pixel_stride, slot.mix},
-          begin,
-          count,
-          capacity};
+      requests_[static_cast<size_t>(rank)] = {target_of(slot), begin, count, capacity};
     }
     loader.submit(requests_, pass.transform);
   }
@@ -301,6 +298,7 @@ class Trainer::Impl {
     report.seconds = progress_.epoch_seconds = seconds_since(epoch_start);
     report.images_per_s = static_cast<double>(report.train.samples) / report.seconds;
     report.steps = counter(STEP) + counter(SKIPPED_STEPS);
+    report.batches = (epoch - 1) * all_steps + done_steps;
     report.skipped_steps = counter(SKIPPED_STEPS);
     report.learning_rate = static_cast<double>(scalar(LEARNING_RATE));
     return finished;

@@ -136,20 +136,6 @@ std::vector<std::byte> reordered(const std::vector<std::byte>& bytes, const Save
 
 std::string rank_name(int rank, const std::string& name) { return cat("rank", rank, '.', name); }
 
-/// torch counts batches; strict loading of the weights wants the count.
-constexpr std::string_view BATCH_COUNT = ".num_batches_tracked";
-
-void append_batch_counts(StateDict& state, const CompiledModel& model, Context& context) {
-  int32_t steps = 0;
-  context.read(0, model.plan(Variant::TRAIN_BASE).tensor(STEP).offset, &steps, sizeof steps);
-  for (const Statistics& statistics : model.statistics) {
-    const int64_t batches = steps;
-    StateTensor tensor{"I64", {}, std::vector<std::byte>(sizeof batches)};
-    std::memcpy(tensor.data.data(), &batches, sizeof batches);
-    state.tensors.emplace_back(cat("model.", statistics.layer, BATCH_COUNT), std::move(tensor));
-  }
-}
-
 /// What does not fit the model, a line for each kind.
 class Differences {
  public:
@@ -221,7 +207,7 @@ StateDict read_training_state(Context& context) {
           StateTensor{dtype_text(place.dtype), saved.shape, reordered(bytes, saved, true)});
     }
   }
-  append_batch_counts(state, model, context);
+  append_batch_counts(state, context, "model.");
   return state;
 }
 

@@ -12,22 +12,9 @@ namespace {
 const Shape IMAGE(16, 12, 12, 3), REST(6, 12, 12, 3);
 constexpr int64_t CLASSES = 5;
 
-Recipe recipe_for(BackendKind device, Precision precision) {
-  Recipe recipe;
-  recipe.device = device;
-  recipe.precision = precision;
-  recipe.optimizer.kind = OptimizerKind::NESTEROV;
-  recipe.optimizer.learning_rate = 0.01;
-  recipe.optimizer.weight_decay = 1e-4;
-  recipe.data.mean = {0.4, 0.5, 0.6};
-  recipe.data.std = {0.2, 0.25, 0.3};
-  recipe.train.seed = 5;
-  return recipe;
-}
-
 /// With averages, accumulation and folding; training ends with a smaller batch.
 Session session_for(BackendKind device, Precision precision, bool folded = true) {
-  const Recipe recipe = recipe_for(device, precision);
+  const Recipe recipe = session_recipe(device, precision);
   CompileRequest request = session_request(residual_net(), IMAGE, CLASSES, recipe);
   request.inputs[static_cast<size_t>(Variant::TRAIN_LAST)] = REST;
   request.config.has_ema = request.config.accumulates = true;

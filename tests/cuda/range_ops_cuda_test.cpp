@@ -248,7 +248,7 @@ std::vector<TailCase> tail_cases() {
            }});
     }
     for (const OptimizerKind optimizer :
-         {OptimizerKind::SGD, OptimizerKind::MOMENTUM, OptimizerKind::NESTEROV})
+         {OptimizerKind::SGD, OptimizerKind::MOMENTUM, OptimizerKind::NESTEROV, OptimizerKind::ADAMW})
       cases.push_back({precision, optimizer, true, "decouples_decay", decouple});
   }
   return cases;

@@ -19,19 +19,6 @@ const Shape IMAGE(32, 12, 12, 3);
 constexpr int64_t CLASSES = 5;
 constexpr int STEPS = 50;
 
-Recipe recipe_for(BackendKind device, Precision precision) {
-  Recipe recipe;
-  recipe.device = device;
-  recipe.precision = precision;
-  recipe.optimizer.kind = OptimizerKind::NESTEROV;
-  recipe.optimizer.learning_rate = 0.01;
-  recipe.optimizer.weight_decay = 1e-4;
-  recipe.data.mean = {0.4, 0.5, 0.6};
-  recipe.data.std = {0.2, 0.25, 0.3};
-  recipe.train.seed = 5;
-  return recipe;
-}
-
 /// Trains on four batches in turn, over buffer A only.
 std::vector<float> train(Session& session, int steps) {
   const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
@@ -60,7 +47,7 @@ class CudaTraining : public testing::TestWithParam<Precision> {
     if (!has_cuda_device()) GTEST_SKIP() << "no CUDA device";
   }
   Session cuda_session() const {
-    return Session(residual_net(), IMAGE, CLASSES, recipe_for(BackendKind::CUDA, GetParam()));
+    return Session(residual_net(), IMAGE, CLASSES, session_recipe(BackendKind::CUDA, GetParam()));
   }
 };
 
@@ -70,7 +57,7 @@ double loss_tolerance(Precision precision) {
 }
 
 TEST_P(CudaTraining, LossesFollowTheCpus) {
-  Session cpu(residual_net(), IMAGE, CLASSES, recipe_for(BackendKind::CPU, Precision::FP32));
+  Session cpu(residual_net(), IMAGE, CLASSES, session_recipe(BackendKind::CPU, Precision::FP32));
   Session cuda = cuda_session();
   const std::vector<float> want = train(cpu, STEPS), got = train(cuda, STEPS);
   const double tolerance = loss_tolerance(GetParam());
@@ -87,7 +74,7 @@ TEST_P(CudaTraining, LossesFollowTheCpus) {
 TEST_P(CudaTraining, ClippedAndFrozenTrainingsFollowTheCpus) {
   for (const bool frozen : {false, true}) {
     const auto make = [&](BackendKind device, Precision precision) {
-      Recipe recipe = recipe_for(device, precision);
+      Recipe recipe = session_recipe(device, precision);
       recipe.optimizer.clip_norm = 0.5;
       recipe.optimizer.kind = frozen ? OptimizerKind::ADAMW : OptimizerKind::LARS;
       recipe.optimizer.trust_coefficient = 0.05;
@@ -146,7 +133,7 @@ std::vector<std::vector<std::byte>> state_of(Session& session) {
 TEST_P(CudaTraining, AnOverflowChangesNothingButTheScale) {
   const bool scales = GetParam() == Precision::FP16;
   for (const OptimizerKind optimizer : {OptimizerKind::NESTEROV, OptimizerKind::ADAM}) {
-    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    Recipe recipe = session_recipe(BackendKind::CUDA, GetParam());
     recipe.optimizer.kind = optimizer;
     recipe.optimizer.learning_rate = 1e-3;
     Session cuda(residual_net(), IMAGE, CLASSES, recipe);
@@ -204,7 +191,7 @@ TEST_P(CudaTraining, LoadingAheadGivesTheSameLosses) {
 }
 
 TEST_P(CudaTraining, TwoRanksAreRefused) {
-  Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+  Recipe recipe = session_recipe(BackendKind::CUDA, GetParam());
   recipe.ranks = 2;
   refuses(ErrorKind::NotSupportedError, "rank",
           [&] { Session session(residual_net(), IMAGE, CLASSES, recipe); });
@@ -214,7 +201,7 @@ TEST_P(CudaTraining, TwoRanksAreRefused) {
 TEST_P(CudaTraining, PixelsAreNormalizedOnTheDevice) {
   for (const Shape& shape : {Shape(3, 5, 7, 1), Shape(2, 6, 5, 3), Shape(1, 3, 3, 4), Shape(2, 1, 1, 5),
                              Shape(2, 4, 4, 17), Shape(5, 32, 32, 3)}) {
-    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    Recipe recipe = session_recipe(BackendKind::CUDA, GetParam());
     recipe.data.mean.assign(static_cast<size_t>(shape.c()), 0.45);
     recipe.data.std.assign(static_cast<size_t>(shape.c()), 0.225);
     recipe.data.mean.back() = 0.1;
@@ -282,7 +269,7 @@ TEST_P(CudaTraining, PixelsAreMixedOnTheDevice) {
   cut.share = 0.25f;
   cut.top = 1, cut.bottom = 4, cut.left = 2, cut.right = 5;
   for (const Shape& shape : {Shape(3, 5, 7, 1), Shape(4, 6, 5, 3), Shape(1, 5, 5, 4), Shape(5, 4, 6, 17)}) {
-    Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+    Recipe recipe = session_recipe(BackendKind::CUDA, GetParam());
     recipe.data.mean = {0.45};
     recipe.data.std = {0.225};
     recipe.data.mean.resize(static_cast<size_t>(shape.c()), 0.1);
@@ -318,7 +305,7 @@ TEST_P(CudaTraining, PixelsAreMixedOnTheDevice) {
 
 /// Steps on mixed batches follow the CPU's.
 TEST_P(CudaTraining, MixedBatchesFollowTheCpu) {
-  Recipe recipe = recipe_for(BackendKind::CUDA, GetParam());
+  Recipe recipe = session_recipe(BackendKind::CUDA, GetParam());
   recipe.augment.mixup = 1.0;
   recipe.train.label_smoothing = 0.1;
   Session cuda(residual_net(), IMAGE, CLASSES, recipe);

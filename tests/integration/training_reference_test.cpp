@@ -1,4 +1,4 @@
-// Whole steps against recorded PyTorch: a residual network and every optimizer.
+// Whole steps against recorded PyTorch: a residual network.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -96,76 +96,6 @@ INSTANTIATE_TEST_SUITE_P(FusedAndApart, ResidualTraining,
                            return cat(precision_name(std::get<1>(tested.param)),
                                       std::get<0>(tested.param) ? "_fused" : "_apart");
                          });
-
-TEST(OptimizerReference, TwentyStepsOfEachLikeTorch) {
-  for (const auto& run : load_reference("optimizers.json")) {
-    const int64_t size = run["size"];
-    Recipe recipe;
-    recipe.optimizer.kind = parse_optimizer(run["kind"].get<std::string>());
-    recipe.optimizer.learning_rate = run["learning_rate"];
-    recipe.optimizer.momentum = run["momentum"];
-    recipe.optimizer.beta1 = run["beta1"];
-    recipe.optimizer.beta2 = run["beta2"];
-    recipe.optimizer.epsilon = run["epsilon"];
-    recipe.optimizer.weight_decay = run["weight_decay"];
-    // One fully connected weight of `size` elements is the vector.
-    Session session(seq(flatten(), named("fc", fc(1, false))), Shape(1, 1, 1, size), 1, recipe);
-    const ParameterTensors& tensors = session.parameter("fc.weight").tensors;
-    std::vector<float> values(static_cast<size_t>(size));
-    fill(values, run["stream"]);
-    session.write(tensors.master, values);
-    const auto update = session.context().capture_parts(Variant::TRAIN_BASE, InputBuffer::A,
-                                                        {GraphId::WATCH, GraphId::OPTIMIZER});
-    for (uint32_t step = 1; step <= run["weights"].size(); ++step) {
-      fill(values, run["stream"].get<uint32_t>() + step);
-      session.write(tensors.grad, values);
-      update->launch();
-      const std::vector<float> weights = session.read(tensors.master);
-      for (size_t i = 0; i < weights.size(); ++i)
-        EXPECT_NEAR(weights[i], run["weights"][step - 1][i].get<double>(), 1e-5)
-            << run["kind"] << " decay " << run["weight_decay"] << " step " << step << " element " << i;
-    }
-  }
-}
-
-TEST(SkippedStep, ANonFiniteGradientChangesNothing) {
-  Recipe recipe;
-  recipe.optimizer.kind = OptimizerKind::ADAM;
-  recipe.optimizer.weight_decay = 0.1;
-  Session session(residual_net(), Shape(4, 8, 8, 3), 5, recipe);
-  const auto step = session.context().capture(Variant::TRAIN_BASE, InputBuffer::A);
-  const auto feed = [&](float first) {
-    const InputSlot slot = session.context().input(0, InputBuffer::A);
-    fill({reinterpret_cast<float*>(slot.data), size_t{4 * 8 * 8 * 3}}, 7);
-    reinterpret_cast<float*>(slot.data)[0] = first;
-    for (int32_t i = 0; i < 4; ++i) slot.labels[i] = i;
-  };
-  const auto state = [&] {
-    std::vector<std::vector<float>> all;
-    for (const Parameter& parameter : session.context().model().parameters)
-      for (const TensorId id :
-           {parameter.tensors.master, parameter.tensors.first_moment, parameter.tensors.second_moment})
-        all.push_back(session.read(id));
-    for (const Statistics& statistics : session.context().model().statistics)
-      for (const TensorId id : {statistics.tensors.prev_mean, statistics.tensors.prev_var})
-        all.push_back(session.read(id));
-    return all;
-  };
-  feed(0.5f);
-  step->launch();
-  EXPECT_EQ(session.counter(STEP), 1);
-  const auto before = state();
-  feed(std::numeric_limits<float>::quiet_NaN());
-  step->launch();
-  EXPECT_EQ(session.counter(NAN_FLAG), 1);
-  EXPECT_EQ(session.counter(STEP), 1);
-  EXPECT_EQ(session.counter(SKIPPED_STEPS), 1);
-  EXPECT_EQ(before, state());
-  feed(0.5f);
-  step->launch();
-  EXPECT_EQ(session.counter(STEP), 2);
-  EXPECT_NE(before, state());
-}
 
 }  // namespace
 }  // namespace tr

@@ -1,6 +1,6 @@
-"""Records a small residual training, optimizer trajectories and learning-rate schedules of PyTorch.
+"""Records a small residual training and learning-rate schedules of PyTorch.
 
-usage: python3 record_training.py [folder]   writes residual_training.json, mixed_training.json, optimizers.json,
+usage: python3 record_training.py [folder]   writes residual_training.json, mixed_training.json,
                                              schedules.json
 The formats are in README.md.
 """
@@ -148,31 +148,6 @@ def mixed_training():
             "final_parameters": {n: recorded(inside(n, p)) for n, p in net.named_parameters()}}
 
 
-def optimizers():
-    size, stream = 12, 3000
-    rules = [
-        ("sgd", torch.optim.SGD, dict(lr=0.1)),
-        ("momentum", torch.optim.SGD, dict(lr=0.1, momentum=0.9)),
-        ("nesterov", torch.optim.SGD, dict(lr=0.1, momentum=0.9, nesterov=True)),
-        ("adam", torch.optim.Adam, dict(lr=0.01)),
-        ("adamw", torch.optim.AdamW, dict(lr=0.01)),
-    ]
-    out = []
-    for kind, cls, options in rules:
-        for decay in (0.0, 0.01):
-            w = torch.from_numpy(fill((size,), stream)).requires_grad_()
-            optimizer = cls([w], weight_decay=decay, foreach=False, **options)
-            trajectory = []
-            for step in range(1, STEPS + 1):
-                w.grad = torch.from_numpy(fill((size,), stream + step))
-                optimizer.step()
-                trajectory.append([float(f"{v:.9g}") for v in w.detach().tolist()])
-            out.append({"kind": kind, "learning_rate": options["lr"], "momentum": options.get("momentum", 0.0),
-                        "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": decay, "size": size,
-                        "stream": stream, "weights": trajectory})
-    return out
-
-
 def rates(make, lr, count, every=1):
     """Learning rate of steps 0 … count-1 under a scheduler that is stepped after every `every` steps."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=lr)
@@ -265,7 +240,6 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     torch.use_deterministic_algorithms(True)
     for name, value in [("residual_training", residual_training()), ("mixed_training", mixed_training()),
-                        ("optimizers", optimizers()),
                         ("schedules", schedules())]:
         lines = ([json.dumps(v) for v in value] if isinstance(value, list) else
                  [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()])

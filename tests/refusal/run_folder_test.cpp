@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "program.h"
 
@@ -23,6 +26,45 @@ TEST(RunFolder, IsNotWrittenOver) {
   const Outcome replaced = run_program(folder.path(), {"train", "r.yaml", "train.seed=1", "--overwrite"});
   EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
   EXPECT_NE(read_file(folder / "runs/small/weights.safetensors"), weights);
+}
+
+TEST(RunFolder, EventFilesOfOthersAreNotRemoved) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", small_recipe());
+  std::filesystem::create_directory(folder / "x");
+  write_file(folder / "x/events.out.tfevents.1.mine.2", "theirs");
+  const Outcome refused = run_program(folder.path(), {"train", "r.yaml", "--run-dir", "x"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("holds a run already (events.out.tfevents.1.mine.2)"));
+  EXPECT_EQ(read_file(folder / "x/events.out.tfevents.1.mine.2"), "theirs");
+}
+
+TEST(RunFolder, HoldsOneTrainingAtATime) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", small_recipe());
+  Program first(folder.path(), {"train", "r.yaml", "train.epochs=100000", "--quiet"});
+  while (!std::filesystem::exists(folder / "runs/small/metrics.jsonl")) usleep(1000);
+  for (const char* how : {"--overwrite", "--resume"}) {
+    const Outcome second = run_program(folder.path(), {"train", "r.yaml", how});
+    EXPECT_EQ(second.exit_code, 1) << how;
+    EXPECT_THAT(second.err, HasSubstr("runs/small: another training writes here")) << how;
+  }
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait().exit_code, 130);
+}
+
+TEST(RunFolder, WhatResumeNamesIsReadFirst) {
+  const TempFolder folder;
+  write_file(folder / "r.yaml", small_recipe());
+  ASSERT_EQ(run_program(folder.path(), {"train", "r.yaml"}).exit_code, 0);
+  const Outcome missing = run_program(folder.path(), {"train", "r.yaml", "--resume", "nosuch"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("nosuch: "));
+  const Outcome weights =
+      run_program(folder.path(), {"train", "r.yaml", "--resume", "runs/small/weights.safetensors"});
+  EXPECT_EQ(weights.exit_code, 1);
+  EXPECT_THAT(weights.err, HasSubstr("weights.safetensors"));
+  EXPECT_THAT(weights.err, HasSubstr("not a checkpoint"));
 }
 
 TEST(RunFolder, ARefusedRecipeLeavesAnOldRunAlone) {

@@ -42,6 +42,19 @@ Batch make_batch(const Shape& input, int64_t classes, uint64_t number) {
   return batch;
 }
 
+Recipe session_recipe(BackendKind device, Precision precision) {
+  Recipe recipe;
+  recipe.device = device;
+  recipe.precision = precision;
+  recipe.optimizer.kind = OptimizerKind::NESTEROV;
+  recipe.optimizer.learning_rate = 0.01;
+  recipe.optimizer.weight_decay = 1e-4;
+  recipe.data.mean = {0.4, 0.5, 0.6};
+  recipe.data.std = {0.2, 0.25, 0.3};
+  recipe.train.seed = 5;
+  return recipe;
+}
+
 CompileRequest session_request(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe) {
   CompileRequest request;
   request.model = std::move(net);

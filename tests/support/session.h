@@ -22,6 +22,9 @@ struct Batch {
 /// Noise with a stripe at a place that tells the class, so that there is something to learn.
 Batch make_batch(const Shape& input, int64_t classes, uint64_t number);
 
+/// Of a short training of residual_net() on make_batch()'s batches.
+Recipe session_recipe(BackendKind device, Precision precision);
+
 /// Backend, precision, ranks, optimizer, memory, seed and pixel normalization are the recipe's; the
 /// rate is constant. Every variant has `input`.
 CompileRequest session_request(BluePrint net, const Shape& input, int64_t classes, const Recipe& recipe);

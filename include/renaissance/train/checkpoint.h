@@ -17,7 +17,7 @@
 
 namespace tr {
 
-/// One tensor of a state_dict, FP32 or INT64 data as bytes, little-endian, row-major.
+/// One tensor of a state_dict: data of `dtype` as bytes, little-endian, row-major.
 struct StateTensor {
   std::string dtype = "F32";   ///< safetensors' name: F32, F16, BF16, I64, …
   std::vector<int64_t> shape;  ///< empty for a scalar
@@ -71,6 +71,8 @@ void describe_checkpoint(StateDict& state, const CheckpointInfo& info);
 /// The weights and statistics in a checkpoint, or, of any other file, all it holds. `averaged`: the moving
 /// average of the weights with the statistics of the weights themselves; DataError where there is none.
 StateDict weights_of(StateDict file, bool averaged = false);
+/// weights_of() a safetensors file, whose name its errors begin with; a damaged checkpoint is refused.
+StateDict read_weights(const std::filesystem::path& file, bool averaged = false);
 
 /// A training's checkpoints: epoch-0003.safetensors after three epochs, epoch-0003-step-000120.safetensors
 /// after 120 steps of the fourth, best.safetensors.

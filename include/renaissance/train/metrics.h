@@ -24,7 +24,8 @@ struct Progress {
 };
 
 struct EpochReport {
-  int64_t epoch = 0, steps = 0;  ///< epoch counts from 1; steps since the training began
+  int64_t epoch = 0, steps = 0;  ///< epoch counts from 1; updates since the training began
+  int64_t batches = 0;           ///< steps of Progress since the training began
   Metrics train, val;
   std::optional<Metrics> val_ema;  ///< of the averaged weights; nothing without EMA
   double learning_rate = 0.0;      ///< of the last step

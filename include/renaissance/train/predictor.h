@@ -1,6 +1,6 @@
 /// A recipe's network with given weights, for inference.
 ///
-///   Predictor predictor(recipe, weights_of(read_safetensors("weights.safetensors")), 32);
+///   Predictor predictor(recipe, read_weights("weights.safetensors"), 32);
 ///   const Image image = fit_image(read_image("cat.jpg", predictor.input().c()), predictor.input().h(),
 ///                                 predictor.input().w());
 ///   std::vector<float> logits = predictor.logits({&image, 1});

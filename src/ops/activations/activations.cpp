@@ -59,7 +59,7 @@ class ActivationSpec : public OpSpec {
       case ActivationKind::RELU6:
         return Port::Y;
       case ActivationKind::ELU:
-        return attrs.number("alpha") < 0.0 ? Port::X : Port::Y;
+        return activation_of(kind_, attrs).alpha < 0.0f ? Port::X : Port::Y;
       default:
         return Port::X;
     }

@@ -102,6 +102,12 @@ std::vector<Formula> formulas() {
        [](double x) { return elu_of(x, 0.0); },
        [](double x) { return elu_slope(x, 0.0); },
        Port::Y},
+      {"elu_vanishing",  // in FP32 alpha is -0
+       "elu",
+       {{"alpha", -1e-60}},
+       [](double x) { return elu_of(x, 0.0); },
+       [](double x) { return elu_slope(x, 0.0); },
+       Port::Y},
       {"elu_negative",
        "elu",
        {{"alpha", -0.5}},

@@ -1,3 +1,4 @@
+#include "ops/adaptive_avgpool/adaptive_avgpool.h"
 #include "ops/adaptive_avgpool/adaptive_avgpool_cuda.h"
 #include "ops/support/pool.cuh"
 
@@ -10,15 +11,6 @@ using device::PlaceIndex;
 
 constexpr int THREADS = 256;
 
-/// AdaptiveAxis of adaptive_avgpool.h in 32 bits.
-struct Axis {
-  int size, outputs;
-  __device__ int first_input(int output) const { return output * size / outputs; }
-  __device__ int end_input(int output) const { return ((output + 1) * size + outputs - 1) / outputs; }
-  __device__ int first_output(int input) const { return input * outputs / size; }
-  __device__ int end_output(int input) const { return ((input + 1) * outputs + size - 1) / size; }
-};
-
 /// A thread for each pack of channels of each pixel of an image of the output: of y if FORWARD, else of dx.
 template <typename T, int V, bool FORWARD>
 __global__ void __launch_bounds__(THREADS)
@@ -26,7 +18,7 @@ __global__ void __launch_bounds__(THREADS)
   const uint32_t item = blockIdx.x * blockDim.x + threadIdx.x;
   if (!index.has(item)) return;
   const Place place = index[item];
-  const Axis rows{g.height, g.out_height}, columns{g.width, g.out_width};
+  const AdaptiveAxis<int> rows(g.height, g.out_height), columns(g.width, g.out_width);
   const int first_row = FORWARD ? rows.first_input(place.row) : rows.first_output(place.row);
   const int first_column = FORWARD ? columns.first_input(place.column) : columns.first_output(place.column);
   const int end_column = FORWARD ? columns.end_input(place.column) : columns.end_output(place.column);
@@ -43,16 +35,12 @@ __global__ void __launch_bounds__(THREADS)
       for (int column = first_column; column < end_column; ++column) {
         const auto values = device::load<T, V>(image + (int64_t{row} * in_width + column) * in_stride);
         float factor = 1.0f;
-        if (!FORWARD)
-          factor /= static_cast<float>((rows.end_input(row) - rows.first_input(row)) *
-                                       (columns.end_input(column) - columns.first_input(column)));
+        if (!FORWARD) factor /= static_cast<float>(rows.inputs_of(row) * columns.inputs_of(column));
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] += device::to_float(values.v[i]) * factor;
       }
     }
-    const int pixels = FORWARD ? (rows.end_input(place.row) - rows.first_input(place.row)) *
-                                     (columns.end_input(place.column) - columns.first_input(place.column))
-                               : 1;
+    const int pixels = FORWARD ? rows.inputs_of(place.row) * columns.inputs_of(place.column) : 1;
     Pack<T, V> result;
 #pragma unroll
     for (int i = 0; i < V; ++i) result.v[i] = device::from_float<T>(sum[i] / static_cast<float>(pixels));

@@ -10,17 +10,18 @@
 namespace tr {
 
 /// Windows along one axis of `size` inputs and `outputs` outputs; plain enough for device code.
+template <typename Int = int64_t>
 struct AdaptiveAxis {
-  constexpr AdaptiveAxis(int64_t axis_size, int64_t axis_outputs) : size(axis_size), outputs(axis_outputs) {}
+  constexpr AdaptiveAxis(Int axis_size, Int axis_outputs) : size(axis_size), outputs(axis_outputs) {}
 
-  constexpr int64_t first_input(int64_t output) const { return output * size / outputs; }
-  constexpr int64_t end_input(int64_t output) const { return ((output + 1) * size + outputs - 1) / outputs; }
+  constexpr Int first_input(Int output) const { return output * size / outputs; }
+  constexpr Int end_input(Int output) const { return ((output + 1) * size + outputs - 1) / outputs; }
   /// The windows that hold an input are first_output … end_output - 1.
-  constexpr int64_t first_output(int64_t input) const { return input * outputs / size; }
-  constexpr int64_t end_output(int64_t input) const { return ((input + 1) * outputs + size - 1) / size; }
-  constexpr int64_t inputs_of(int64_t output) const { return end_input(output) - first_input(output); }
+  constexpr Int first_output(Int input) const { return input * outputs / size; }
+  constexpr Int end_output(Int input) const { return ((input + 1) * outputs + size - 1) / size; }
+  constexpr Int inputs_of(Int output) const { return end_input(output) - first_input(output); }
 
-  int64_t size, outputs;
+  Int size, outputs;
 };
 
 }  // namespace tr

@@ -53,7 +53,7 @@ struct AdaptiveAvgPool {
   }
 
   int64_t images, channels;
-  AdaptiveAxis rows, columns;
+  AdaptiveAxis<> rows, columns;
 };
 
 class AdaptiveAvgPoolCpuKernels : public OpKernels {

@@ -1,12 +1,11 @@
-#include "ops/channel_scale/channel_scale.h"
+/// A factor for each channel of each image, as squeeze-and-excitation has it.
+///   x0: [N, H, W, C]   x1: [N, 1, 1, C]   y[n,h,w,c] = x0[n,h,w,c] x1[n,c]
+///   dx0[n,h,w,c] = dy[n,h,w,c] x1[n,c]   dx1[n,c] = sum over h, w of dy[n,h,w,c] x0[n,h,w,c]
+/// Backward keeps x1, and x0 where x1 needs its gradient.
+/// Source: J. Hu, L. Shen, G. Sun, "Squeeze-and-excitation networks", CVPR 2018.
+#include "renaissance/graph/op_spec.h"
 
 namespace tr {
-
-std::string channel_scale_declines(const OpQuery& query) {
-  if (query.x[0] == query.y && query.x[1] == Shape(query.y.n(), 1, 1, query.y.c())) return {};
-  return cat("inputs ", query.x[0], " and ", query.x[1],
-             " were flattened before it; put flatten behind channel_scale");
-}
 
 namespace {
 
@@ -42,8 +41,6 @@ class ChannelScaleSpec : public OpSpec {
     if (!query.needs_dx[0]) return {};
     return {{writes(Port::DX, 0), reads(Port::DY)}};
   }
-
-  Offer offer_cuda(const OpQuery& query, Pass) const override { return {channel_scale_declines(query), 0}; }
 };
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include "ops/channel_scale/channel_scale.h"
 #include "ops/support/cpu_loops.h"
 
 namespace tr {
@@ -58,10 +57,7 @@ struct ChannelScale {
 
 class ChannelScaleCpuKernels : public OpKernels {
  public:
-  Offer offer(const OpQuery& query, Pass) const override {
-    const std::string declined = cpu_declines(query.dtype);
-    return {declined.empty() ? channel_scale_declines(query) : declined, 0};
-  }
+  Offer offer(const OpQuery& query, Pass) const override { return {cpu_declines(query.dtype), 0}; }
 
   Call prepare(const Binding& binding, KernelContext&) const override {
     const ChannelScale op(binding.query.y);

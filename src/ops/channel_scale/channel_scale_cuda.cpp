@@ -1,6 +1,5 @@
 #include "ops/channel_scale/channel_scale_cuda.h"
 
-#include "ops/channel_scale/channel_scale.h"
 #include "ops/support/cuda.h"
 
 namespace tr {
@@ -20,10 +19,7 @@ ChannelScaleGeometry geometry_of(const OpQuery& query, const DTensor& in, const 
 
 class ChannelScaleCudaKernels : public OpKernels {
  public:
-  Offer offer(const OpQuery& query, Pass) const override {
-    const std::string declined = cuda_declines(query.dtype);
-    return {declined.empty() ? channel_scale_declines(query) : declined, 0};
-  }
+  Offer offer(const OpQuery& query, Pass) const override { return {cuda_declines(query.dtype), 0}; }
 
   Call prepare(const Binding& binding, KernelContext& context) const override {
     return binding.pass == Pass::BACKWARD ? backward(binding, cuda(context).stream)

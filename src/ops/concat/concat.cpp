@@ -1,16 +1,9 @@
 /// Joins feature maps along the channels.
 ///   x[i]: [N, H, W, C_i]   y: [N, H, W, C_0 + C_1 + …], the channels of x[0] first
 /// Backward keeps nothing: dx[i] are dy's channels that came from x[i].
-#include "ops/concat/concat.h"
+#include "renaissance/graph/op_spec.h"
 
 namespace tr {
-
-std::string concat_declines(const OpQuery& query) {
-  for (const Shape& part : query.x)
-    if (part.h() != query.y.h() || part.w() != query.y.w())
-      return cat("input ", part, " was flattened before it; put flatten behind concat");
-  return {};
-}
 
 namespace {
 
@@ -49,8 +42,6 @@ class ConcatSpec : public OpSpec {
     if (pass != Pass::BACKWARD) uses.push_back(writes(Port::Y));
     return uses;
   }
-
-  Offer offer_cuda(const OpQuery& query, Pass) const override { return {concat_declines(query), 0}; }
 };
 
 }  // namespace

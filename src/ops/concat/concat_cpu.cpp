@@ -1,4 +1,3 @@
-#include "ops/concat/concat.h"
 #include "ops/support/cpu_loops.h"
 
 namespace tr {
@@ -26,10 +25,7 @@ std::vector<Part> parts_of(const Binding& binding, Port port) {
 
 class ConcatCpuKernels : public OpKernels {
  public:
-  Offer offer(const OpQuery& query, Pass) const override {
-    const std::string declined = cpu_declines(query.dtype);
-    return {declined.empty() ? concat_declines(query) : declined, 0};
-  }
+  Offer offer(const OpQuery& query, Pass) const override { return {cpu_declines(query.dtype), 0}; }
 
   Call prepare(const Binding& binding, KernelContext&) const override {
     const Shape& y = binding.query.y;

@@ -1,6 +1,5 @@
 #include "ops/concat/concat_cuda.h"
 
-#include "ops/concat/concat.h"
 #include "ops/support/cuda.h"
 
 namespace tr {
@@ -46,10 +45,7 @@ std::vector<ChannelCopy> copies_of(const Binding& binding) {
 
 class ConcatCudaKernels : public OpKernels {
  public:
-  Offer offer(const OpQuery& query, Pass) const override {
-    const std::string declined = cuda_declines(query.dtype);
-    return {declined.empty() ? concat_declines(query) : declined, 0};
-  }
+  Offer offer(const OpQuery& query, Pass) const override { return {cuda_declines(query.dtype), 0}; }
 
   Call prepare(const Binding& binding, KernelContext& context) const override {
     const DType dtype = binding.tensor(binding.pass == Pass::BACKWARD ? Port::DY : Port::Y).dtype;

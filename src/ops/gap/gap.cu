@@ -1,62 +1,24 @@
-#include <algorithm>
-#include <bit>
-
 #include "ops/gap/gap_cuda.h"
+#include "ops/support/pixel_sums.cuh"
 #include "ops/support/pool.cuh"
 
 namespace tr {
 namespace {
 
-using device::Pack;
-
 constexpr int THREADS = 256;
-constexpr int BLOCK_PIXELS = 32;  // pixels summed in FP32 before double takes over
-constexpr int64_t MOST_IMAGES = 65535;
 
-/// blockDim.x packs of channels of an image, whose pixels blockDim.y threads share; a power of two.
-template <typename T, int V>
-__global__ void __launch_bounds__(THREADS) gap_forward(GapGeometry g, const T* x, T* y) {
-  __shared__ double totals[V][THREADS];
-  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * V;
-  const int lanes = static_cast<int>(blockDim.y), lane = static_cast<int>(threadIdx.y);
-  const int thread = lane * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
-  for (int64_t n = blockIdx.y; n < g.images; n += gridDim.y) {
-    double total[V] = {};
-    if (channel < g.channels) {
-      const T* image = x + n * g.pixels * g.map_stride + channel;
-      for (int pixel = lane; pixel < g.pixels;) {
-        float sum[V] = {};
-        const int end = min(pixel + BLOCK_PIXELS * lanes, g.pixels);
-#pragma unroll 4
-        for (; pixel < end; pixel += lanes) {
-          const auto values = device::load<T, V>(image + int64_t{pixel} * g.map_stride);
+template <typename T>
+struct Values {
+  const T* x;
+  int64_t stride;
+
+  template <int V>
+  __device__ void add(int64_t pixel, int channel, float (&sum)[V]) const {
+    const auto values = device::load<T, V>(x + pixel * stride + channel);
 #pragma unroll
-          for (int i = 0; i < V; ++i) sum[i] += device::to_float(values.v[i]);
-        }
-#pragma unroll
-        for (int i = 0; i < V; ++i) total[i] += static_cast<double>(sum[i]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < V; ++i) totals[i][thread] = total[i];
-    for (int half = lanes / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (lane >= half) continue;
-#pragma unroll
-      for (int i = 0; i < V; ++i)
-        totals[i][thread] += totals[i][thread + half * static_cast<int>(blockDim.x)];
-    }
-    if (lane == 0 && channel < g.pooled_stride) {
-      Pack<T, V> mean;
-#pragma unroll
-      for (int i = 0; i < V; ++i)
-        mean.v[i] =
-            device::from_float<T>(static_cast<float>(totals[i][thread] / static_cast<double>(g.pixels)));
-      device::store(y + n * g.pooled_stride + channel, mean);
-    }
-    __syncthreads();  // before the next image's sums overwrite these
+    for (int i = 0; i < V; ++i) sum[i] += device::to_float(values.v[i]);
   }
-}
+};
 
 template <typename T, int V>
 __global__ void __launch_bounds__(THREADS)
@@ -74,10 +36,9 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename T, int V>
 void forward(const GapGeometry& g, const T* x, T* y, cudaStream_t stream) {
-  const unsigned packs = static_cast<unsigned>((g.pooled_stride + V - 1) / V);
-  const unsigned columns = std::min(std::bit_ceil(packs), 32u);
-  const dim3 blocks((packs + columns - 1) / columns, static_cast<unsigned>(std::min(g.images, MOST_IMAGES)));
-  gap_forward<T, V><<<blocks, dim3(columns, THREADS / columns), 0, stream>>>(g, x, y);
+  const device::PixelSums sums{g.images, g.pixels, g.channels, g.pooled_stride,
+                               static_cast<double>(g.pixels)};
+  device::launch_pixel_sums<V>(sums, Values<T>{x, g.map_stride}, y, stream);
 }
 
 template <typename T, int V>

@@ -73,6 +73,46 @@ __device__ void load_channels(const float* from, int channel, int channels, floa
   for (int i = 0; i < V; ++i) values[i] = channel + i < channels ? from[channel + i] : 0.0f;
 }
 
+/// out = in times its factor: factors.of_row(row) once for each row, of which load<V>(channel, channels,
+/// values) gives the factors of V channels.
+template <typename T, int V, typename Factors>
+__global__ void __launch_bounds__(ROW_THREADS)
+    scale_rows(RowShape shape, RowMap in, Factors factors, RowMap out) {
+  for (int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y; row < shape.rows;
+       row += int64_t{gridDim.x} * blockDim.y) {
+    const auto of_row = factors.of_row(row);
+    const T* from = static_cast<const T*>(in.data) + row * in.stride;
+    T* to = static_cast<T*>(out.data) + row * out.stride;
+    for (int channel = static_cast<int>(threadIdx.x) * V; channel < out.stride;
+         channel += static_cast<int>(blockDim.x) * V) {
+      float values[V] = {}, by[V];
+      if (channel < shape.channels) load_pack<T, V>(from + channel, values);
+      of_row.load(channel, shape.channels, by);
+#pragma unroll
+      for (int i = 0; i < V; ++i) values[i] *= by[i];
+      store_pack<T, V>(to + channel, values, channel, shape.channels);
+    }
+  }
+}
+
+/// `out` may be `in`.
+template <typename Factors>
+void launch_scale_rows(const RowShape& shape, const RowMap& in, const Factors& factors, const RowMap& out,
+                       cudaStream_t stream) {
+  for_dtype(shape.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto run = [&](auto width) {
+      constexpr int V = decltype(width)::value;
+      const dim3 block = row_block((out.stride + V - 1) / V);
+      scale_rows<T, V><<<row_grid(shape.rows, block), block, 0, stream>>>(shape, in, factors, out);
+    };
+    if (pack_width<T>({in, out}) == 1)
+      run(std::integral_constant<int, 1>{});
+    else
+      run(std::integral_constant<int, VECTOR<T>>{});
+  });
+}
+
 template <typename T>
 struct SummedMaps {
   const T *x, *dy;
